@@ -1,0 +1,263 @@
+"""Any text becomes pieces and comes back, and every piece knows its word."""
+
+import itertools
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from translate.config import TokenizerConfig
+from translate.errors import DataError, RunError
+from translate.text.corpus import BREAKS, tidy
+from translate.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
+
+LATIN = ["the", "a", "small", "large", "house", "man", "woman", "sees", "hears", "of", "not"]
+OTHERS = ["l'homme", "où", "été", "garçon", "Straße", "Äpfel", "我们", "学校", "Привет"]
+WORDS = LATIN + OTHERS
+GRAMMAR = random.Random(1)
+LINES = [" ".join(GRAMMAR.choices(WORDS, k=GRAMMAR.randint(1, 9))) for _ in range(300)]
+VARIANTS = [
+    TokenizerConfig(vocabulary=400),
+    TokenizerConfig(vocabulary=400, kind="bpe"),
+    TokenizerConfig(vocabulary=400, normalization="nmt_nfkc_cf"),
+    TokenizerConfig(vocabulary=200, byte_fallback=False),
+]
+TEXTS = st.text() | st.lists(st.sampled_from([*WORDS, " ", "  ", "\t", "\u2028", "▁", "</s>", "ﬁ", "\u00a0"])).map(
+    "".join
+)
+
+
+def learn(lines: Sequence[str], config: TokenizerConfig) -> tuple[Tokenizer, list[str]]:
+    said: list[str] = []
+    return Tokenizer(train_tokenizer(lines, config, seed=1, say=said.append)), said
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return learn(LINES, VARIANTS[0])[0]
+
+
+@pytest.fixture(
+    scope="module", params=VARIANTS, ids=lambda config: f"{config.kind}-{config.normalization}-{config.byte_fallback}"
+)
+def variant(request: pytest.FixtureRequest) -> Tokenizer:
+    return learn(LINES, request.param)[0]
+
+
+@given(TEXTS)
+@example("a ▅ \ud800 \x00")
+def test_any_text_comes_back_with_single_spaces(tokenizer: Tokenizer, text: str) -> None:
+    wanted = " ".join(part for part in tidy(text).replace("▁", " ").split(" ") if part)
+    assert tokenizer.decode(tokenizer.encode(text)) == wanted
+
+
+@given(TEXTS)
+def test_text_in_any_variant_stays_one_line(variant: Tokenizer, text: str) -> None:
+    ids = variant.encode(text)
+    assert {PAD, BOS, EOS}.isdisjoint(ids)
+    assert all(index < variant.size for index in ids)
+    decoded = variant.decode(ids)
+    assert not set(decoded) & set(BREAKS)
+    assert "  " not in decoded
+    assert decoded == decoded.strip(" ")
+
+
+@given(st.lists(st.sampled_from([*WORDS, "Ärger", "zebra", "😀"]), min_size=1, max_size=12))
+def test_decoding_equals_sentencepieces_own(variant: Tokenizer, words: list[str]) -> None:
+    ids = variant.encode(" ".join(words))
+    if UNK not in ids:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=variant.model)
+        assert variant.decode(ids) == processor.decode(ids)
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_many_texts_are_encoded_like_each_alone(variant: Tokenizer, texts: list[str]) -> None:
+    alone = [variant.encode(text) for text in texts]
+    assert variant.encode_all(texts) == alone
+    assert [variant.encode_words(text)[0] for text in texts] == alone
+
+
+@settings(max_examples=200)
+@given(TEXTS)
+@example("ﬁn ½ ﷺ x\u00a0y a\tb")
+@example("▁ a ▁▁ b")
+def test_pieces_know_their_words(variant: Tokenizer, text: str) -> None:
+    ids, words = variant.encode_words(text)
+    assert len(ids) == len(words)
+    inside = [word for word in words if word >= 0]
+    assert inside == sorted(inside)
+    originals = [word for word in text.split(" ") if word]
+    assert not inside or inside[-1] < len(originals)
+    visible = {index for index, word in enumerate(originals) if re.search(r"[^\W_]", word)}
+    assert visible <= set(inside)
+
+
+def test_word_indices_by_example(tokenizer: Tokenizer) -> None:
+    text = "  the\thouse  😀sees\u00a0x "
+    ids, words = tokenizer.encode_words(text)
+    spelt: dict[int, list[int]] = {}
+    for index, word in zip(ids, words, strict=True):
+        spelt.setdefault(word, []).append(index)
+    assert tokenizer.decode(spelt[0]) == "the house"  # one word of the text as given, though a tab is in it
+    assert tokenizer.decode(spelt[1]) == "😀sees\u00a0x"
+    assert set(tokenizer.decode(spelt.get(-1, []))) <= {" "}
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_decoded_pieces_know_their_words(variant: Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, variant.size - 1), max_size=30))
+    text, words = variant.decode_words(ids)
+    assert text == variant.decode(ids)
+    assert len(words) == len(ids)
+    inside = [word for word in words if word >= 0]
+    assert inside == sorted(inside)
+    assert set(inside) == set(range(len(text.split(" ")) if text else 0))
+    assert all(word == -1 for index, word in zip(ids, words, strict=True) if index in (PAD, BOS, EOS))
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8))
+def test_both_word_maps_agree(variant: Tokenizer, words: list[str]) -> None:
+    text = " ".join(words)
+    ids, encoded = variant.encode_words(text)
+    if UNK not in ids:
+        assert variant.decode_words([BOS, *ids, EOS, PAD])[1] == [-1, *encoded, -1, -1]
+
+
+def test_unknown_and_special_pieces(tokenizer: Tokenizer) -> None:
+    house = tokenizer.encode("house")
+    assert tokenizer.decode([PAD, BOS, *house, UNK, EOS, PAD]) == "house⁇"
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.encode("") == tokenizer.encode(" \t\u2028") == []
+    assert tokenizer.encode_words("") == ([], [])
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    broken = tokenizer.encode("😀")[:-1]
+    assert "\ufffd" in tokenizer.decode(broken)
+
+
+@pytest.mark.parametrize("config", VARIANTS[:2], ids=["unigram", "bpe"])
+def test_symbols_written_in_the_text_are_text(config: TokenizerConfig) -> None:
+    text = "a </s> b <s> <unk> <pad> <0x41> c"
+    for lines in (LINES, [text] * 100):
+        tokenizer, _ = learn(lines, config)
+        ids = tokenizer.encode(text)
+        assert {PAD, UNK, BOS, EOS}.isdisjoint(ids)
+        assert tokenizer.decode(ids) == text
+
+
+SMALL = {
+    "identical": ["hello world"] * 100,
+    "one character": ["a"] * 100,
+    "no spaces": ["我们今天去学校学习中文", "你好世界"] * 50,
+    "emoji": ["😀 🎉👩‍👩‍👧", "👍🏽"] * 50,
+    "reserved": ["▅▁ x"] * 100,
+    "combining": ["é́́ ก็้"] * 100,
+    "one line": ["x"],
+    "long line": ["abc def " * 20_000, "z" * 50_000],
+    "dirty": ["a\x00b\u2028c\td", "\ufeff\ud800x", "", " "] * 25,
+}
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_and_odd_corpora(name: str, kind: str) -> None:
+    config = TokenizerConfig(vocabulary=300, kind=kind)
+    tokenizer, said = learn(SMALL[name], config)
+    assert 261 <= tokenizer.size <= 300
+    assert said or tokenizer.size == 300
+    line = SMALL[name][0]
+    assert tokenizer.decode(tokenizer.encode(line)).split() == tidy(line).replace("▁", " ").split()
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_a_large_alphabet_takes_half_of_the_room(kind: str, byte_fallback: bool) -> None:
+    lines = [" ".join(chr(0x4E00 + (7 * row + column * column) % 3000) for column in range(20)) for row in range(500)]
+    config = TokenizerConfig(vocabulary=600, kind=kind, byte_fallback=byte_fallback)
+    tokenizer, said = learn(lines, config)
+    room = 600 - 4 - 256 * byte_fallback
+    single = [piece for piece in tokenizer.pieces(range(tokenizer.size)) if len(piece) == 1]
+    assert room * 0.45 <= len(single) <= room * 0.55
+    assert "different characters" in said[0]
+    assert ("bytes" if byte_fallback else "unknown") in said[0]
+    assert (UNK in tokenizer.encode(lines[0] + lines[1])) is not byte_fallback
+
+
+@pytest.mark.parametrize("lines", [[], ["", " "], ["\u2028\t\x00"], ["▅"]])
+def test_an_empty_corpus_is_refused(lines: list[str]) -> None:
+    with pytest.raises(DataError, match="nothing to learn from"):
+        learn(lines, VARIANTS[0])
+
+
+def test_a_corpus_that_normalizes_to_nothing_is_refused() -> None:
+    with pytest.raises(DataError, match="cannot learn from this text"):
+        learn(["\u3000\u00a0"] * 100, VARIANTS[2])
+
+
+def test_training_twice_gives_the_same_bytes_and_no_noise(capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = (learn(itertools.chain(LINES, []), VARIANTS[0])[0].model for _ in range(2))
+    assert first == second
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_large_corpus_is_sampled_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.text.tokenizer._MOST_LINES", 40)
+    one, again, other = (train_tokenizer(LINES, VARIANTS[1], seed, lambda _: None) for seed in (1, 1, 2))
+    assert one == again
+    assert one != other
+
+
+def test_a_model_file_loads_and_a_damaged_one_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = tmp_path / "tokenizer.source.model"
+    path.write_bytes(tokenizer.model)
+    loaded = Tokenizer.load(path)
+    assert (loaded.model, loaded.size) == (tokenizer.model, tokenizer.size)
+    for damage in (b"", b"not a model", tokenizer.model[:-7], tokenizer.model[50:]):
+        path.write_bytes(damage)
+        with pytest.raises(RunError, match=re.escape(str(path))):
+            Tokenizer.load(path)
+    with pytest.raises(RunError, match="No such file"):
+        Tokenizer.load(tmp_path / "none.model")
+
+
+def test_a_foreign_model_with_other_ids_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\n".join(LINES))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=60, minloglevel=2
+    )
+    with pytest.raises(RunError, match=r"must be the pieces 0, 1, 2, 3, not \(-1, 0, 1, 2\)"):
+        Tokenizer.load(tmp_path / "m.model")
+
+
+def test_mutated_model_files_never_crash_the_process(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """A thousand damaged files, in a process of their own because a crash would end it."""
+    (tmp_path / "good.model").write_bytes(tokenizer.model)
+    code = """
+import random, sys
+from translate.errors import RunError
+from translate.text.tokenizer import Tokenizer
+good = open(sys.argv[1], "rb").read()
+generator = random.Random(7)
+refused = 0
+for _ in range(1000):
+    bad = bytearray(good)
+    begin = generator.randrange(len(bad))
+    cut = generator.choice([0, 1, 40, len(bad)])
+    bad[begin : begin + cut] = generator.randbytes(generator.choice([0, 1, 40]))
+    try:
+        tokenizer = Tokenizer(bytes(bad))
+        tokenizer.decode(tokenizer.encode("the house </s> 😀"))
+    except RunError:
+        refused += 1
+print(refused)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "good.model")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 500

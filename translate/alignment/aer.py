@@ -1,0 +1,54 @@
+"""Precision, recall and alignment error rate against gold links."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+
+from translate.alignment.formats import Gold, Link
+from translate.errors import DataError
+
+
+@dataclass(frozen=True)
+class Aer:
+    """How well the links of a corpus agree with the gold, as fractions."""
+
+    aer: float
+    precision: float
+    recall: float
+    sentences: int
+
+    def as_json(self) -> dict[str, float | int]:
+        """Give the object that `translate aer --json` prints."""
+        return asdict(self)
+
+
+def score(hypotheses: Sequence[Collection[Link]], gold: Sequence[Gold]) -> Aer:
+    """Count links over the whole corpus (Och and Ney 2003, eq. 20-21), A given, S sure, P possible.
+
+    Precision |A∩P|/|A|, recall |A∩S|/|S|, AER 1 - (|A∩S|+|A∩P|)/(|A|+|S|). No link given is no wrong one, and no sure
+    link is none missed: 0/0 counts as 1, so that an AER of 0 goes with full precision and recall.
+    """
+    if len(hypotheses) != len(gold):
+        raise DataError(
+            f"{len(hypotheses)} lines of alignments, {len(gold)} lines of gold: line N of each must be the same "
+            "sentence, empty where it has no link."
+        )
+    if not gold:
+        raise DataError("No alignments to score: the files have no lines.")
+    given = [set(links) for links in hypotheses]
+    num_given = sum(map(len, given))
+    num_sure = sum(len(reference.sure) for reference in gold)
+    given_sure = sum(len(links & reference.sure) for links, reference in zip(given, gold, strict=True))
+    given_possible = sum(len(links & reference.possible) for links, reference in zip(given, gold, strict=True))
+    return Aer(
+        aer=1.0 - _ratio(given_sure + given_possible, num_given + num_sure),
+        precision=_ratio(given_possible, num_given),
+        recall=_ratio(given_sure, num_sure),
+        sentences=len(gold),
+    )
+
+
+def _ratio(part: int, whole: int) -> float:
+    """Divide, and take 0/0 as 1."""
+    return part / whole if whole else 1.0

@@ -1,0 +1,282 @@
+"""The run directory: write, verify, read.
+
+A checkpoint is a directory written under a temporary name, synced, and renamed; MANIFEST.json, written last, holds the
+SHA-256 of every file. What does not match its manifest is not read. Nothing here unpickles anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from translate.config import Config, check_config, dump_config
+from translate.errors import ConfigError, RunError
+from translate.models.seq2seq import Seq2Seq
+from translate.text.tokenizer import Tokenizer
+
+MANIFEST = "MANIFEST.json"
+MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One directory under checkpoints/: its name says kind and update."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def step(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+    def damage(self) -> str | None:
+        """What is wrong with it, or None."""
+        try:
+            manifest = json.loads((self.path / MANIFEST).read_text())
+            for name, digest in manifest["sha256"].items():
+                content = (self.path / name).read_bytes()
+                if hashlib.sha256(content).hexdigest() != digest:
+                    return f"{name} does not match its SHA-256 in {MANIFEST}"
+        except FileNotFoundError as error:
+            return f"{Path(error.filename).name} is missing"
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            return f"{MANIFEST} is not readable: {error}"
+        return None
+
+    def weights(self) -> dict[str, Tensor]:
+        return read_tensors(self.path / MODEL)
+
+    def optimizer(self) -> dict[str, Tensor]:
+        return read_tensors(self.path / OPTIMIZER)
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads((self.path / STATE).read_text())
+        return state
+
+
+class Run:
+    """A run directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints_path = path / "checkpoints"
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """An existing run, or an error that says why it is none."""
+        run = cls(path)
+        if not path.exists():
+            raise RunError(f"{path}: no such run. `translate train CONFIG --run {path}` makes one.")
+        if not run.exists():
+            raise RunError(f"{path} is not a run: it has no config.toml with checkpoints beside it.")
+        return run
+
+    def exists(self) -> bool:
+        return (self.path / "config.toml").is_file() and (
+            self.checkpoints_path.is_dir() or (self.path / "tokenizer.source.model").is_file()
+        )
+
+    # -- configuration and tokenizers ---------------------------------------------------------------------------------
+
+    def config(self) -> Config:
+        """The resolved configuration; data paths in it are only a note that `train --resume` follows."""
+        path = self.path / "config.toml"
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: not readable: {error}") from None
+        try:
+            return check_config(tree, origin=str(path))
+        except ConfigError as error:
+            raise RunError(
+                f"{error}\nThis run may come from another release; CHANGELOG.md says what changed."
+            ) from None
+
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return Tokenizer.load(self.path / "tokenizer.source.model"), Tokenizer.load(
+            self.path / "tokenizer.target.model"
+        )
+
+    def create(self, config: Config, source: Tokenizer, target: Tokenizer) -> None:
+        """Write what does not change during training; config.toml comes last and makes the folder a run."""
+        self.checkpoints_path.mkdir(parents=True, exist_ok=True)
+        write_file(self.path / "tokenizer.source.model", source.model)
+        write_file(self.path / "tokenizer.target.model", target.model)
+        write_file(self.path / "config.toml", dump_config(config).encode())
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Only one trainer at a time; the lock goes with the process, however it ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RunError(f"{self.path}: another `translate train` is working on this run.") from None
+            yield
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The step checkpoints, oldest first, whether sound or not."""
+        found = [Checkpoint(p) for p in self.checkpoints_path.glob("step-*") if p.name[5:].isdigit()]
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+    def latest(self) -> Checkpoint | None:
+        """The newest sound checkpoint; damaged ones are skipped with a warning."""
+        for checkpoint in reversed(self.checkpoints()):
+            damage = checkpoint.damage()
+            if damage is None:
+                return checkpoint
+            warnings.warn(f"{checkpoint.path} is damaged ({damage}); going back to the one before.", stacklevel=2)
+        return None
+
+    def best(self) -> Checkpoint:
+        """The checkpoint that `best` names; if it is damaged, the newest sound one."""
+        pointer = self.path / "best"
+        if pointer.is_file():
+            name = pointer.read_text().strip()
+            checkpoint = Checkpoint(self.checkpoints_path / Path(name).name)
+            damage = checkpoint.damage()
+            if damage is None:
+                return checkpoint
+            warnings.warn(f"{checkpoint.path} is damaged ({damage}); taking the newest sound one.", stacklevel=2)
+        newest = self.latest()
+        if newest is None:
+            raise RunError(f"{self.path} has no sound checkpoint yet. `translate train … --resume` goes on with it.")
+        return newest
+
+    def save(
+        self,
+        name: str,
+        weights: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor],
+        state: Mapping[str, Any],
+    ) -> Checkpoint:
+        """Write a checkpoint, all of it or nothing, and read it back before anything else relies on it."""
+        final = self.checkpoints_path / name
+        temporary = self.checkpoints_path / f"{TEMPORARY}{name}"
+        contents = {
+            MODEL: save_tensors(dict(weights)),
+            OPTIMIZER: save_tensors(dict(optimizer)),
+            STATE: json.dumps(state, indent=1, sort_keys=True).encode(),
+        }
+        digests = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+        contents[MANIFEST] = json.dumps({"format": 1, "sha256": digests}, indent=1).encode()
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            for file, content in contents.items():
+                _write_synced(temporary / file, content)
+            damage = Checkpoint(temporary).damage()
+            if damage is not None:
+                raise RunError(f"{temporary}: what was written reads back differently: {damage}. Check the disk.")
+            _sync_directory(temporary)
+            shutil.rmtree(final, ignore_errors=True)
+            temporary.rename(final)
+            _sync_directory(self.checkpoints_path)
+        except OSError as error:
+            needed = sum(map(len, contents.values()))
+            raise RunError(f"{final}: writing {needed:,} bytes failed: {error.strerror}.") from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return Checkpoint(final)
+
+    def point(self, pointer: str, checkpoint: Checkpoint) -> None:
+        """Make `best` or `last` name a checkpoint."""
+        write_file(self.path / pointer, f"{checkpoint.name}\n".encode())
+
+    def purge(self, keep: set[str]) -> None:
+        """Remove step checkpoints not named; what `best` and `last` name is never touched."""
+        for pointer in ("best", "last"):
+            if (self.path / pointer).is_file():
+                keep = keep | {(self.path / pointer).read_text().strip()}
+        for checkpoint in self.checkpoints():
+            if checkpoint.name not in keep:
+                shutil.rmtree(checkpoint.path)
+        for leftover in self.checkpoints_path.glob(f"{TEMPORARY}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def load_model(self, checkpoint: Checkpoint | None = None) -> Seq2Seq:
+        """The model of a checkpoint (the best by default), on the CPU, in evaluation mode."""
+        source, target = self.tokenizers()
+        checkpoint = checkpoint or self.best()
+        weights = checkpoint.weights()
+        with torch.device("meta"):
+            model = Seq2Seq(self.config().model, source.size, target.size)
+        check_fit(model, weights, where=str(checkpoint.path / MODEL))
+        model.to_empty(device="cpu")
+        fill(model, weights)
+        return model.eval()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; anything else, a pickle above all, is refused."""
+    try:
+        return load_tensors(path.read_bytes())
+    except FileNotFoundError:
+        raise RunError(f"{path}: no such file.") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise RunError(f"{path} is not a safetensors file: {error}. Pickles and .pt files are never read.") from None
+
+
+def check_fit(model: Seq2Seq, weights: Mapping[str, Tensor], where: str) -> None:
+    """Refuse weights whose names or shapes are not the model's."""
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if expected == found:
+        return
+    name = sorted(expected.items() ^ found.items())[0][0]
+    raise RunError(
+        f"{where} does not fit the configuration: {name} is {found.get(name, 'missing')} there, "
+        f"{expected.get(name, 'not expected')} by config.toml."
+    )
+
+
+def fill(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into the model's parameters, wherever these are."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a small file in one move."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}")
+    _write_synced(temporary, content)
+    temporary.replace(path)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

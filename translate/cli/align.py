@@ -1,0 +1,162 @@
+"""`translate align`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from translate.cli.options import BeamOption, DeviceOption, RunArgument
+
+if TYPE_CHECKING:
+    from translate.decoding.aligner import AlignedSentence
+
+CHUNK = 1000  # lines aligned at a time
+
+
+class Format(StrEnum):
+    """What can be written."""
+
+    pharaoh = "pharaoh"
+    json = "json"
+    png = "png"
+    svg = "svg"
+    pdf = "pdf"
+
+
+PICTURES = (Format.png, Format.svg, Format.pdf)
+
+
+def command(
+    run: RunArgument,
+    source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
+    target: Annotated[Path | None, typer.Option(help="Their translations; the run's own if left out.")] = None,
+    format: Annotated[Format, typer.Option(help="Links, full matrices, or heat maps.")] = Format.pharaoh,
+    output: Annotated[
+        Path | None, typer.Option(help="File (- is stdout), or for pictures a folder; RUN/alignment if left out.")
+    ] = None,
+    lines: Annotated[str | None, typer.Option(help="Only these lines, as in 1-20.")] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold links: print precision, recall and AER.")] = None,
+    beam: BeamOption = None,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Scores against --gold as one JSON object.")] = False,
+) -> None:
+    """Word alignments and heat maps, of the run's own translations or of given ones."""
+    from translate.cli.options import load_translator
+    from translate.decoding.aligner import align
+    from translate.errors import UserError
+
+    if gold is not None and target is None:
+        raise UserError("--gold needs --target: its links belong to given translations, not to the model's own.")
+    if as_json and (gold is None or output == Path("-")):
+        raise UserError("--json prints the scores against --gold, alone on stdout; --format json writes the matrices.")
+    numbers = _range(lines)
+    sources = _read(source)[numbers]
+    targets = None if target is None else _read_as_many(target, source, numbers)
+    translator = load_translator(run, beam, device)
+    first = (numbers.start or 0) + 1
+
+    def aligned() -> Iterator[AlignedSentence]:
+        for begin in range(0, len(sources), CHUNK):
+            given = None if targets is None else targets[begin : begin + CHUNK]
+            yield from align(translator, sources[begin : begin + CHUNK], given, first_line=first + begin)
+
+    if gold is None:
+        _write(aligned(), format, output, run)
+        return
+    sentences = list(aligned())
+    if output is not None or format in PICTURES:
+        _write(sentences, format, output, run)
+    _print_scores(sentences, gold, numbers, as_json)
+
+
+def _read(path: Path) -> list[str]:
+    import sys
+
+    from translate.text.corpus import lines_of, read_lines
+
+    return list(lines_of(sys.stdin.buffer, "stdin") if str(path) == "-" else read_lines(path))
+
+
+def _read_as_many(path: Path, source: Path, numbers: slice) -> list[str]:
+    from translate.text.corpus import parallel_files
+
+    if str(source) == "-":
+        return _read(path)[numbers]
+    return [pair.target for pair in parallel_files(source, path).pairs()][numbers]
+
+
+def _range(lines: str | None) -> slice:
+    """The Python slice of `3-7` or `3`, counted from 1."""
+    from translate.errors import UserError
+
+    if lines is None:
+        return slice(0, None)
+    first, _, last = lines.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal() or not 1 <= int(first) <= int(last or first):
+        raise UserError(f"--lines {lines}: give a line or a range counted from 1, as in 3 or 1-20.")
+    return slice(int(first) - 1, int(last or first))
+
+
+def _write(
+    sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], format: Format, output: Path | None, run: Path
+) -> None:
+    import json
+    import sys
+
+    from translate.alignment.formats import format_pharaoh
+
+    if format in PICTURES:
+        _draw(sentences, format, output or run / "alignment")
+        return
+    with sys.stdout if output in (None, Path("-")) else open_for_writing(output) as file:
+        for sentence in sentences:
+            text = format_pharaoh(sentence.links) if format == Format.pharaoh else json.dumps(sentence.record())
+            file.write(text + "\n")
+
+
+def open_for_writing(path: Path | None):  # type: ignore[no-untyped-def]
+    """A text file, or an error that names it."""
+    from translate.errors import UserError
+
+    assert path is not None
+    try:
+        return path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"--output {path}: cannot be written: {error.strerror}.") from None
+
+
+def _draw(sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], format: Format, folder: Path) -> None:
+    import sys
+
+    from translate.errors import UserError
+    from translate.figures.heatmap import save_heatmap
+
+    if str(folder) == "-":
+        raise UserError("--output -: pictures need a folder, one file a sentence.")
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for sentence in sentences:
+        if sentence.target_words:
+            columns = [*sentence.source_words, "</s>"]
+            path = folder / f"{sentence.line}.{format.value}"
+            save_heatmap(path, sentence.word_weights, columns, sentence.target_words)
+            count += 1
+    print(f"{count} pictures in {folder}", file=sys.stderr)
+
+
+def _print_scores(sentences: Sequence[AlignedSentence], gold: Path, numbers: slice, as_json: bool) -> None:
+    import json
+
+    from translate.alignment.aer import score
+    from translate.alignment.formats import read_gold
+
+    result = score([sentence.links for sentence in sentences], read_gold(gold)[numbers])
+    if as_json:
+        print(json.dumps(result.as_json()))
+        return
+    print(f"AER {result.aer:.3f}, precision {result.precision:.3f}, recall {result.recall:.3f}")
+    print(f"over {result.sentences} sentences")

@@ -1,0 +1,50 @@
+"""The entry point `translate`: commands, exit codes and how errors look."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from translate.cli import align, doctor, evaluate, info, init, interactive, text, train, zoo
+from translate.errors import Stopped, UserError
+
+app = typer.Typer(
+    name="translate",
+    help="Train your own attention-based translator, measure it, talk to it, and look inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for module in (init, train, evaluate, text, interactive, align, info, zoo, doctor):
+    app.command(module.__name__.rpartition(".")[2])(module.command)
+
+
+def main() -> None:
+    """Run the command line; 0 done, 2 the user's mistake, 130 and 143 stopped by a signal, 1 our bug."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except UserError as error:
+        _fail(f"Error: {error}", 2)
+    except Stopped as stop:
+        _fail(str(stop) or "Stopped; there was nothing to save yet.", 128 + stop.signal_number)
+    except KeyboardInterrupt:
+        _fail("Stopped.", 130)
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _fail(message: str, code: int) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(code)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, UserWarning):
+        print(f"Warning: {message}", file=sys.stderr)

@@ -1,0 +1,59 @@
+"""`translate info`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from translate.cli.options import RunArgument
+
+
+def command(
+    run: RunArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """What a run is: its model, its data, its checkpoints and scores."""
+    import json
+
+    facts = describe_run(run)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        print(f"{name.replace('_', ' '):<{width}}  {shown}")
+
+
+def describe_run(path: RunArgument) -> dict[str, object]:
+    """The facts of a run, by name."""
+    import json
+
+    from translate.checkpoint import Run
+
+    run = Run.open(path)
+    config = run.config()
+    source, target = run.tokenizers()
+    best = run.best()
+    state = best.state()
+    model = config.model
+    attention = f"{model.attention.score}, {model.attention.scope}, {model.attention.selection}"
+    facts: dict[str, object] = {
+        "run": str(path),
+        "languages": f"{config.data.source_lang} → {config.data.target_lang}",
+        "encoder": f"{model.encoder.kind}, {model.encoder.layers} × {model.encoder.width}, {model.encoder.summary}",
+        "decoder": f"{model.decoder.kind}, {model.decoder.layers} × {model.decoder.width}",
+        "attention": "none" if model.decoder.kind == "plain" else attention,
+        "parameters": sum(tensor.numel() for tensor in best.weights().values()),
+        "vocabulary": [source.size, target.size],
+        "best": best.name,
+        f"validation_{config.train.metric}": abs(dict(state["history"]).get(state["best_name"], 0.0)),
+        "updates": state["step"],
+        "training_minutes": round(state["seconds"] / 60, 2),
+        "checkpoints": [checkpoint.name for checkpoint in run.checkpoints()],
+    }
+    test = path / "translations" / "test.json"
+    if test.is_file():
+        facts["test_bleu"] = json.loads(test.read_text())["bleu"]["score"]
+    return facts

@@ -1,0 +1,110 @@
+"""`translate init`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from translate.text.split import Split
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the corpus and its configuration.")],
+    source: Annotated[Path, typer.Option(help="Text in the language to translate from, one sentence a line.")],
+    target: Annotated[Path, typer.Option(help="Its translation, line by line.")],
+    source_lang: Annotated[str | None, typer.Option(help="Name of the source language; the file's ending.")] = None,
+    target_lang: Annotated[str | None, typer.Option(help="Name of the target language; the file's ending.")] = None,
+    valid: Annotated[int | None, typer.Option(min=1, help="Validation pairs; 2 % (20 to 1,000) if left out.")] = None,
+    test: Annotated[int | None, typer.Option(min=1, help="Test pairs; 2 % (20 to 1,000) if left out.")] = None,
+) -> None:
+    """Make a training folder from two text files."""
+    from translate.errors import UserError
+    from translate.text.split import split_files
+
+    if (folder / "config.toml").exists() or (folder / "data").exists():
+        raise UserError(f"{folder} holds a config.toml or data already; nothing was written. Give another folder.")
+    languages = _languages(source, target, source_lang, target_lang)
+    split = split_files(source, target, valid, test)
+    try:
+        write_project(folder, split, languages)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}.") from None
+    print(
+        f"{folder}/data: {len(split.train):,} pairs for training, {len(split.valid):,} for validation, "
+        f"{len(split.test):,} for test ({split.num_duplicates:,} duplicates dropped).\n"
+        f"{folder}/config.toml: every setting with its meaning.\n"
+        f"Next: translate train {folder}/config.toml"
+    )
+
+
+def _languages(source: Path, target: Path, source_lang: str | None, target_lang: str | None) -> tuple[str, str]:
+    from translate.errors import UserError
+
+    endings = source.suffix[1:], target.suffix[1:]
+    if not all(endings) or endings[0] == endings[1]:
+        endings = ("src", "tgt")
+    languages = source_lang or endings[0], target_lang or endings[1]
+    if languages[0] == languages[1]:
+        raise UserError(f"Both languages are called '{languages[0]}'. Give --source-lang and --target-lang.")
+    for language in languages:
+        if not language.replace("-", "").replace("_", "").isalnum():
+            raise UserError(f"'{language}' cannot name a language: use letters and digits, as in en or pt-BR.")
+    return languages
+
+
+def write_project(folder: Path, split: Split, languages: tuple[str, str]) -> None:
+    """The corpus files and a configuration in which every setting is explained."""
+    data = folder / "data"
+    data.mkdir(parents=True)
+    for name, pairs in (("train", split.train), ("valid", split.valid), ("test", split.test)):
+        for side, language in enumerate(languages):
+            text = "".join(pair[side] + "\n" for pair in pairs)
+            (data / f"{name}.{language}").write_bytes(text.encode())
+    (folder / "config.toml").write_text(commented_config(suggested(len(split.train), languages)), encoding="utf-8")
+
+
+def suggested(num_pairs: int, languages: tuple[str, str]) -> dict[str, dict[str, Any]]:
+    """Settings that suit a corpus of this size on a laptop; all others keep their defaults."""
+    sizes = ((2_000, 1_000, 1_500), (20_000, 2_000, 4_000), (200_000, 8_000, 20_000))
+    vocabulary, steps = next(((v, s) for most, v, s in sizes if num_pairs < most), (16_000, 60_000))
+    source_lang, target_lang = languages
+    return {
+        "data": {"folder": "data", "source_lang": source_lang, "target_lang": target_lang},
+        "tokenizer": {"vocabulary": vocabulary},
+        "train": {"steps": steps, "valid_every": steps // 10},
+    }
+
+
+def commented_config(values: dict[str, dict[str, Any]]) -> str:
+    """A configuration file: the given settings, and all others as comments with their defaults."""
+    from translate.config import Config
+
+    lines = ["# A configuration of `translate train`. Settings behind # are at their defaults."]
+    _write_section(lines, "", Config, values)
+    return "\n".join(lines) + "\n"
+
+
+def _write_section(lines: list[str], prefix: str, section: Any, values: dict[str, Any]) -> None:
+    import tomli_w
+    from pydantic_core import PydanticUndefined
+
+    inner = []
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):
+            inner.append((name, field.annotation))
+            continue
+        lines += [f"# {line}" for line in (field.description or "").split("\n")]
+        if name in values:
+            lines.append(tomli_w.dumps({name: values[name]}).strip())
+        elif field.default is None or field.default is PydanticUndefined:
+            lines.append(f"# {name} =")
+        else:
+            value = list(field.default) if isinstance(field.default, tuple) else field.default
+            lines.append("# " + " ".join(tomli_w.dumps({name: value}).split()))
+    for name, annotation in inner:
+        lines += ["", f"[{prefix}{name}]"]
+        lines += [f"# {annotation.__doc__}"]
+        _write_section(lines, f"{prefix}{name}.", annotation, values.get(name, {}))

@@ -1,0 +1,114 @@
+"""`translate interactive`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from translate.cli.options import BeamOption, DeviceOption, RunArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from translate.decoding.translator import Translator
+
+HELP = """Type a sentence and press Enter. Commands:
+  :heat          show or hide the attention heat map under each translation
+  :nbest N       show the N best translations
+  :beam N        keep N hypotheses while searching; 1 is greedy
+  :help          this list
+  :quit          leave; Ctrl-D does too"""
+
+
+def command(run: RunArgument, beam: BeamOption = None, device: DeviceOption = "auto") -> None:
+    """A prompt: type a sentence, see its translation, its rivals, and where the model looked."""
+    from rich.console import Console
+
+    from translate.cli.options import load_translator
+
+    translator = load_translator(run, beam, device)
+    console = Console(highlight=False)
+    console.print(f"{run}: type a sentence, or :help.", markup=False)
+    Session(translator, console).loop()
+
+
+class Session:
+    """What a prompt remembers."""
+
+    def __init__(self, translator: Translator, console: Console) -> None:
+        self.translator = translator
+        self.console = console
+        self.num_best = 1
+        self.heat = False
+
+    def loop(self) -> None:
+        """Read and answer until the input ends."""
+        import contextlib
+
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  (its import gives input() a history and line editing)
+        while True:
+            try:
+                line = input("> ")
+            except EOFError:
+                self.console.print()
+                return
+            except KeyboardInterrupt:
+                self.console.print()
+                continue
+            if line.strip() in (":quit", ":q"):
+                return
+            self.answer(line)
+
+    def answer(self, line: str) -> None:
+        """One line: a command or a sentence."""
+        name, _, value = line.strip().partition(" ")
+        if name == ":heat":
+            self.heat = not self.heat
+            self.console.print(f"heat map {'on' if self.heat else 'off'}")
+        elif name in (":nbest", ":beam"):
+            self._set_number(name, value.strip())
+        elif name == ":help":
+            self.console.print(HELP, markup=False)
+        elif name.startswith(":"):
+            self.console.print(f"{name}: unknown command. :help lists them.", markup=False)
+        elif name:
+            self._translate(line)
+
+    def _set_number(self, name: str, value: str) -> None:
+        if not value.isdecimal() or not 1 <= int(value) <= 100:
+            self.console.print(f"{name} takes a number from 1 to 100, as in {name} 5", markup=False)
+            return
+        beam = self.translator.search.beam
+        if name == ":nbest":
+            self.num_best = int(value)
+            beam = max(beam, self.num_best)
+        else:
+            beam = int(value)
+            self.num_best = min(self.num_best, beam)
+        self.translator.search = self.translator.search.model_copy(update={"beam": beam})
+        self.console.print(f"beam {beam}, {self.num_best} best", markup=False)
+
+    def _translate(self, line: str) -> None:
+        from translate.decoding.aligner import align_translation
+        from translate.figures.labels import visible
+        from translate.figures.terminal import terminal_heatmap
+
+        try:
+            best = self.translator.translate([line], num_best=self.num_best)[0]
+        except KeyboardInterrupt:
+            self.console.print("stopped")
+            return
+        for translation in best:
+            shown = visible(translation.text) if translation.text else ""
+            prefix = f"{translation.score:7.3f}  " if self.num_best > 1 else ""
+            self.console.print(prefix + shown, markup=False, soft_wrap=True)
+        if not self.heat:
+            return
+        if best[0].attention is None:
+            self.console.print("this run's decoder has no attention to show")
+            return
+        aligned = align_translation(self.translator, line, best[0])
+        columns = [*aligned.source_words, "</s>"]
+        self.console.print(
+            terminal_heatmap(aligned.word_weights, columns, aligned.target_words, self.console.width), soft_wrap=True
+        )

@@ -1,0 +1,43 @@
+"""`translate train`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    config: Annotated[Path, typer.Argument(help="A configuration file; `translate init` writes one.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run if there is one.")] = False,
+    no_test: Annotated[bool, typer.Option("--no-test", help="Do not score the test set at the end.")] = False,
+) -> None:
+    """Learn a tokenizer, train a model, and score it on the test set."""
+    from translate.checkpoint import Run
+    from translate.config import load_config
+    from translate.errors import Stopped
+    from translate.training.logging import Reporter
+    from translate.training.train import train
+
+    settings = load_config(config, overrides or ())
+    path = run or default_run(config)
+    reporter = Reporter()
+    try:
+        train(settings, Run(path), resume, not no_test, reporter)
+    except Stopped as stop:
+        words = ["translate", "train", str(config), *(overrides or ()), "--run", str(path), "--resume"]
+        again = shlex.join(words + ["--no-test"] * no_test)
+        raise Stopped(stop.signal_number, f"{stop or 'Stopped.'}\nGo on with: {again}".lstrip()) from None
+    reporter.say(f"The run is in {path}. Try: translate interactive {shlex.quote(str(path))}")
+
+
+def default_run(config: Path) -> Path:
+    """runs/demo for configs/demo.toml, runs/mine for mine/config.toml."""
+    name = config.resolve().parent.name if config.name == "config.toml" else config.stem
+    return Path("runs") / name

@@ -1,0 +1,397 @@
+"""Every setting, its default and its check, once.
+
+The docstring under a setting is its help text: `translate init` writes it into new configuration files. Nothing here
+imports torch, so reading a configuration is quick.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, cast, get_args
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from translate.errors import ConfigError
+
+HUB_PREFIX = "hub:"
+
+
+class Section(BaseModel):
+    """What all sections share: unknown keys are refused, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class DataConfig(Section):
+    """Where the sentence pairs are, and which of them are used."""
+
+    folder: str
+    """Folder of the corpus, relative to this file; or "hub:owner/name" for a data set of the Hugging Face hub."""
+    train: str = "train"
+    """Stem of the training files: "train" means train.L1 and train.L2, or train.tsv, train.jsonl, train.parquet."""
+    valid: str = "valid"
+    """Stem of the validation files."""
+    test: str = "test"
+    """Stem of the test files."""
+    source_lang: str
+    """Language translated from: the ending of the plain files, the column of the others."""
+    target_lang: str
+    """Language translated into."""
+    max_length: int = Field(128, ge=1)
+    """Longest sentence in pieces, on either side; longer training pairs are left out and counted."""
+    max_ratio: float = Field(0.0, ge=0.0)
+    """Greatest ratio of the two lengths in pieces; pairs beyond it are left out and counted. 0 means no limit."""
+
+
+class TokenizerConfig(Section):
+    """How text becomes pieces."""
+
+    kind: Literal["unigram", "bpe"] = "unigram"
+    """Subword model of sentencepiece."""
+    vocabulary: int = Field(8000, ge=16)
+    """Most pieces a vocabulary may have; a small corpus gets fewer."""
+    joint: bool = True
+    """One vocabulary for both languages."""
+    byte_fallback: bool = True
+    """Spell characters that are not in the vocabulary as bytes, so that no text is unknown."""
+    normalization: Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"] = "identity"
+    """Unicode normalisation before segmentation; "identity" changes nothing."""
+
+    @model_validator(mode="after")
+    def _room_for_bytes(self) -> Self:
+        if self.byte_fallback and self.vocabulary < 300:
+            raise ValueError("vocabulary must be at least 300 with byte_fallback, which takes 256 pieces of it")
+        return self
+
+
+class EmbeddingConfig(Section):
+    """The vectors of the pieces."""
+
+    width: int = Field(256, ge=1)
+    """Width of the embeddings."""
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    """Dropout on the embeddings of both sides."""
+    tied: Literal["none", "two", "three"] = "two"
+    """Which matrices are one: "two" target embeddings and output layer, "three" also the source embeddings."""
+
+
+class EncoderConfig(Section):
+    """What reads the source."""
+
+    kind: Literal["gru", "bigru"] = "bigru"
+    """Recurrent network; `translate zoo` explains each."""
+    width: int = Field(256, ge=1)
+    """Width of the state, in each direction."""
+    layers: int = Field(1, ge=1)
+    """Number of layers."""
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    """Dropout between layers and on the memory."""
+    summary: Literal["last", "mean", "zero"] = "last"
+    """The one vector of the source that starts the decoder."""
+
+
+class AttentionConfig(Section):
+    """Where the decoder looks."""
+
+    score: Literal["additive", "general", "dot", "scaled_dot"] = "additive"
+    """How well a query fits a position; `translate zoo` shows the formulas."""
+    scope: Literal["global"] = "global"
+    """Which positions compete."""
+    selection: Literal["soft"] = "soft"
+    """How scores become weights."""
+    width: int = Field(256, ge=1)
+    """Width of queries and keys inside the score, where the formula leaves it free."""
+
+
+class DecoderConfig(Section):
+    """What writes the target."""
+
+    kind: Literal["bahdanau", "luong", "plain"] = "bahdanau"
+    """Where attention sits in the recurrence; `translate zoo` explains each."""
+    width: int = Field(256, ge=1)
+    """Width of the state."""
+    layers: int = Field(1, ge=1)
+    """Number of layers; the top one asks, the context enters the first."""
+    dropout: float = Field(0.1, ge=0.0, lt=1.0)
+    """Dropout between layers and before the output layer."""
+    input_feeding: bool = True
+    """luong: feed the attentional vector into the next step. Without it training needs no loop."""
+
+
+class ModelConfig(Section):
+    """The network: any encoder × decoder × score × scope × selection."""
+
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    attention: AttentionConfig = AttentionConfig()
+    decoder: DecoderConfig = DecoderConfig()
+
+
+class TeacherForcingConfig(Section):
+    """How often the decoder is fed the reference instead of its own words while it learns (Bengio et al. 2015)."""
+
+    ratio: float = Field(1.0, ge=0.0, le=1.0)
+    """Share of reference tokens at the start. At 1 throughout, training takes the fast path."""
+    schedule: Literal["constant", "linear", "inverse_sigmoid"] = "constant"
+    """How the share moves from `ratio` to `end`."""
+    end: float = Field(0.0, ge=0.0, le=1.0)
+    """Share at the end of a linear or inverse sigmoid schedule."""
+    unit: Literal["token", "sentence", "batch"] = "token"
+    """What one coin decides."""
+    feed: Literal["sample", "argmax"] = "sample"
+    """The model's own word: drawn from its distribution, or the likeliest."""
+
+
+class TrainConfig(Section):
+    """How the model learns."""
+
+    steps: int | None = Field(None, ge=1)
+    """Stop after this many updates."""
+    minutes: float | None = Field(None, gt=0.0)
+    """Stop after this many minutes of training and validation, over all resumes."""
+    seed: int = Field(1, ge=0, lt=2**31)
+    """The same seed on the same machine gives the same run."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to compute; "auto" takes CUDA, then Apple's mps, then the CPU."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Arithmetic of the matrix products; "auto" is bf16 or fp16 on CUDA and fp32 elsewhere."""
+    threads: int = Field(0, ge=0)
+    """CPU threads; 0 takes one for each core. It is part of the run: another number gives other roundings."""
+    batch_tokens: int = Field(2000, ge=1)
+    """Size of a batch: sentences times the longest of them, on the longer side."""
+    accumulate: int = Field(1, ge=1)
+    """Batches per update."""
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """Optimizer."""
+    learning_rate: float = Field(1e-3, gt=0.0)
+    """Peak learning rate."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Decay of Adam's two averages."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """Weight decay; decoupled for adamw."""
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "cosine"
+    """Learning rate after warm-up."""
+    warmup: int = Field(200, ge=0)
+    """Updates over which the learning rate rises."""
+    plateau_patience: int = Field(2, ge=1)
+    """plateau: validations without improvement before the learning rate falls."""
+    plateau_factor: float = Field(0.5, gt=0.0, lt=1.0)
+    """plateau: what the learning rate is multiplied with."""
+    clip: float = Field(1.0, ge=0.0)
+    """Greatest norm of the gradient; 0 means no limit."""
+    label_smoothing: float = Field(0.1, ge=0.0, lt=1.0)
+    """Share of the probability that is spread over all pieces."""
+    teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
+    """Scheduled sampling."""
+    valid_every: int = Field(500, ge=1)
+    """Updates between validations; each is followed by a checkpoint."""
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What decides which checkpoint is best."""
+    patience: int = Field(0, ge=0)
+    """Stop after this many validations without improvement; 0 means never."""
+    keep_last: int = Field(3, ge=1)
+    """Checkpoints to keep besides the best."""
+    average: int = Field(0, ge=0)
+    """Average the weights of this many checkpoints at the end, and keep the average if it scores better; 0 is off."""
+    average_of: Literal["last", "best"] = "last"
+    """Which checkpoints are averaged."""
+    init_from: str | None = None
+    """A run whose best weights and tokenizers to start from."""
+
+    @model_validator(mode="after")
+    def _an_end(self) -> Self:
+        if self.steps is None and self.minutes is None:
+            raise ValueError("give 'steps' or 'minutes', so that training has an end")
+        if self.average == 1:
+            raise ValueError("average = 1 averages nothing: give 0 or at least 2")
+        return self
+
+
+class SearchConfig(Section):
+    """How translations are found."""
+
+    beam: int = Field(5, ge=1)
+    """Hypotheses kept per sentence; 1 is greedy."""
+    normalization: Literal["none", "average", "wu"] = "average"
+    """What a log probability is divided by: nothing, the length, or Wu et al. 2016's ((5 + length) / 6) ** alpha."""
+    alpha: float = Field(0.6, ge=0.0)
+    """The exponent of "wu"."""
+    length_ratio: float = Field(2.0, gt=0.0)
+    """Longest translation: length_ratio × source pieces + length_extra."""
+    length_extra: int = Field(10, ge=1)
+    """See length_ratio."""
+    max_source: int = Field(512, ge=1)
+    """Source pieces beyond this are cut off, with a warning."""
+    batch_tokens: int = Field(4000, ge=1)
+    """Source positions decoded together, padding included."""
+
+
+class LoggingConfig(Section):
+    """What training tells about itself."""
+
+    every: int = Field(50, ge=1)
+    """Updates between two lines of metrics.jsonl."""
+    tensorboard: bool = True
+    """Write event files into the run's tensorboard/ folder."""
+    samples: int = Field(3, ge=0)
+    """Validation sentences whose translations are shown and kept under samples/."""
+
+
+class Config(Section):
+    """A whole configuration."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig
+    search: SearchConfig = SearchConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _three_way_tying_needs_joint(self) -> Self:
+        if self.model.embedding.tied == "three" and not self.tokenizer.joint:
+            raise ValueError(
+                "model.embedding.tied = 'three' shares the source embeddings with the target's, which needs "
+                "tokenizer.joint = true; use 'two' otherwise"
+            )
+        return self
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file, apply `key=value` overrides, and check the result.
+
+    Paths in the file are relative to the file, paths in overrides to the current directory; both come out absolute.
+    """
+    try:
+        with path.open("rb") as file:
+            tree = tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. `translate init DIR --source F --target F` writes one.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder; give the configuration file in it.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    _make_absolute(tree, path.resolve().parent)
+    given: dict[str, Any] = {}
+    for override in overrides:
+        _set_by_path(given, *_split_override(override))
+    _make_absolute(given, Path.cwd())
+    return check_config(_merge(tree, given), origin=str(path), overridden=_leaves(given))
+
+
+def check_config(tree: Mapping[str, Any], origin: str, overridden: Sequence[str] = ()) -> Config:
+    """Turn a plain tree of settings into a Config, or say which setting is wrong."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"])
+            where = "command line" if key in overridden else origin
+            lines.append(f"{where}: {_explain(key, problem)}")
+        raise ConfigError("\n".join(lines)) from None
+
+
+def dump_config(config: Config) -> str:
+    """The configuration as TOML that `load_config` reads back to an equal one."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def resolve_threads(config: Config) -> Config:
+    """Replace `train.threads = 0` by this machine's number of cores, because the number is part of the run."""
+    if config.train.threads:
+        return config
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return config.model_copy(update={"train": config.train.model_copy(update={"threads": threads})})
+
+
+def choices(section: type[Section], name: str) -> tuple[str, ...]:
+    """The values a setting with a fixed list of names may take."""
+    return cast(tuple[str, ...], get_args(section.model_fields[name].annotation))
+
+
+def settings_of(key: str) -> type[Section] | None:
+    """The section class at a dotted path, or None if the path is not a section."""
+    section: type[Section] = Config
+    for part in filter(None, key.split(".")):
+        field = section.model_fields.get(part)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, Section)):
+            return None
+        section = field.annotation
+    return section
+
+
+def _split_override(override: str) -> tuple[str, Any]:
+    key, equals, raw = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"command line: '{override}' is not of the form key=value, as in train.steps=500")
+    parent, _, name = key.rpartition(".")
+    section = settings_of(parent)
+    field = section.model_fields.get(name) if section is not None else None
+    values = get_args(field.annotation) if field is not None else ()
+    if field is not None and (
+        field.annotation is str or any(isinstance(value, str) or value is str for value in values)
+    ):
+        return key, raw  # a name is taken as it stands: data.source_lang=no is Norwegian
+    try:
+        return key, tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, raw
+
+
+def _set_by_path(tree: dict[str, Any], key: str, value: Any) -> None:
+    *parents, name = key.split(".")
+    for part in parents:
+        tree = tree.setdefault(part, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"command line: {key}: '{part}' is given both as a value and as a section")
+    tree[name] = value
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
+    leaves = []
+    for key, value in tree.items():
+        leaves += _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
+    return leaves
+
+
+def _make_absolute(tree: dict[str, Any], base: Path) -> None:
+    for section, name in (("data", "folder"), ("train", "init_from")):
+        values = tree.get(section)
+        value = values.get(name) if isinstance(values, dict) else None
+        if isinstance(values, dict) and isinstance(value, str) and not value.startswith(HUB_PREFIX):
+            values[name] = str((base / Path(value).expanduser()).resolve())
+
+
+def _explain(key: str, problem: Any) -> str:
+    kind, value = problem["type"], problem["input"]
+    if kind == "extra_forbidden":
+        parent, _, name = key.rpartition(".")
+        section = settings_of(parent)
+        known = list(section.model_fields) if section is not None else []
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+        return f"{key}: unknown setting. {hint}"
+    if kind == "missing":
+        return f"{key}: this setting is missing, and has no default."
+    if kind == "literal_error":
+        close = difflib.get_close_matches(str(value), problem["ctx"]["expected"].replace("'", "").split(), n=1)
+        hint = f" Did you mean '{close[0].strip(',')}'?" if close else ""
+        return f"{key}: {value!r} is not one of {problem['ctx']['expected']}.{hint}"
+    message = problem["msg"].removeprefix("Value error, ")
+    if kind == "value_error":
+        return f"{key}: {message}" if key else message
+    return f"{key}: {value!r}: {message[0].lower()}{message[1:]}"

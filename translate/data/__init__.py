@@ -1,0 +1,1 @@
+"""Pairs as piece ids on disk, and the batches made of them."""

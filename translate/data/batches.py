@@ -1,0 +1,199 @@
+"""Batches of a token budget, in an order that depends on seed and epoch alone and can be taken up anywhere."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from translate.data.dataset import PairDataset
+from translate.errors import DataError
+from translate.text.tokenizer import BOS, EOS, PAD
+
+Rows = NDArray[np.int64]
+
+_POOL = 100_000  # pairs sorted by length together
+_AHEAD = 4  # batches collated before they are asked for
+_TICK = 0.1  # seconds until the background thread sees that nobody wants its batches any more
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pairs as padded tensors."""
+
+    src: Tensor  # (B, S): pieces, EOS
+    src_valid: Tensor  # (B, S)
+    src_lengths: Tensor  # (B,), on the CPU always
+    tgt_in: Tensor  # (B, T): BOS, pieces
+    tgt_out: Tensor  # (B, T): pieces, EOS
+    tgt_valid: Tensor  # (B, T)
+    num_tokens: int
+    """Real target tokens, end symbols included."""
+    rows: Rows
+    """Where the pairs stand in their data set."""
+
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> Batch:
+        """The batch on a device; the lengths stay on the CPU, where packing and masks of ranges need them."""
+        names = ("src", "src_valid", "tgt_in", "tgt_out", "tgt_valid")
+        moved: dict[str, Any] = {name: getattr(self, name).to(device, non_blocking=non_blocking) for name in names}
+        return replace(self, **moved)
+
+
+def collate(dataset: PairDataset, rows: Rows) -> Batch:
+    """The pairs of these rows as one batch."""
+    pairs = [dataset[int(row)] for row in rows]
+    src, src_valid, src_lengths = collate_source([src for src, _ in pairs])
+    tgt_out, tgt_valid, tgt_lengths = collate_source([tgt for _, tgt in pairs])
+    tgt_in = tgt_out.roll(1, dims=1)  # (B, T)
+    tgt_in[:, 0] = BOS
+    tgt_in.masked_fill_(~tgt_valid, PAD)
+    return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, int(tgt_lengths.sum()), rows)
+
+
+def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Sentences with their end symbols as (B, S), which of it is real, and the lengths (B,)."""
+    lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)  # (B,)
+    padded = np.full((len(sentences), lengths.max(initial=0)), PAD, dtype=np.int64)  # (B, S)
+    for row, sentence in enumerate(sentences):
+        padded[row, : len(sentence)] = sentence
+    padded[np.arange(len(sentences)), lengths - 1] = EOS
+    valid = np.arange(padded.shape[1]) < lengths[:, None]  # (B, S)
+    return torch.from_numpy(padded), torch.from_numpy(valid), torch.from_numpy(lengths)
+
+
+def token_batches(lengths: NDArray[np.integer[Any]], budget: int, order: Rows) -> list[Rows]:
+    """Cut an order into runs whose count times longest is within the budget; what is longer by itself stands alone."""
+    ordered = lengths[order].astype(np.int64)
+    batches = []
+    begin = 0
+    while begin < len(order):
+        most = max(1, budget // max(1, int(ordered[begin])))
+        longest = np.maximum.accumulate(ordered[begin : begin + most])
+        sizes = longest * np.arange(1, len(longest) + 1)
+        end = begin + max(1, int(np.searchsorted(sizes, budget, side="right")))
+        batches.append(order[begin:end])
+        begin = end
+    return batches
+
+
+class BatchOrder:
+    """Which pairs form the batches of each epoch."""
+
+    def __init__(
+        self, src_lengths: NDArray[np.int32], tgt_lengths: NDArray[np.int32], batch_tokens: int, seed: int
+    ) -> None:
+        self.src_lengths = src_lengths
+        self.longest = np.maximum(src_lengths, tgt_lengths)
+        self.batch_tokens = batch_tokens
+        self.seed = seed
+
+    def epoch(self, number: int) -> list[Rows]:
+        """All pairs once, of like lengths together, the batches in random order."""
+        generator = np.random.Generator(np.random.PCG64([self.seed, number]))
+        shuffled = generator.permutation(len(self.longest))
+        batches = []
+        for begin in range(0, len(shuffled), _POOL):
+            pool = shuffled[begin : begin + _POOL]
+            by_length = np.lexsort((self.src_lengths[pool], self.longest[pool]))  # stable: ties stay shuffled
+            batches += token_batches(self.longest, self.batch_tokens, pool[by_length])
+        return [batches[index] for index in generator.permutation(len(batches))]
+
+
+class _Prefetched(NamedTuple):
+    """A batch and the place of the one after it, or what went wrong."""
+
+    batch: Batch | None
+    epoch: int
+    position: int
+    error: BaseException | None = None
+
+
+class BatchStream:
+    """The batches of epoch after epoch without end, collated ahead by a thread.
+
+    `epoch` and `position` tell where the next batch comes from; a stream made from them goes on with the same batches.
+    """
+
+    def __init__(self, dataset: PairDataset, order: BatchOrder, epoch: int = 0, position: int = 0) -> None:
+        if len(dataset) == 0:
+            raise DataError(
+                "There are no pairs to make batches of. Check the corpus, data.max_length and data.max_ratio."
+            )
+        self.epoch = epoch
+        self.position = position
+        self._queue: queue.Queue[_Prefetched] = queue.Queue(_AHEAD)
+        # The thread must not know the stream itself, or the stream would never be garbage.
+        stopped = threading.Event()
+        work = (dataset, order, epoch, position, self._queue, stopped)
+        thread = threading.Thread(target=_prefetch, args=work, name="batches", daemon=True)
+        thread.start()
+        self._finalizer: Callable[[], Any] = weakref.finalize(self, _end, thread, stopped)
+        self._stopped = stopped
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._stopped.is_set():
+            raise StopIteration
+        item = self._queue.get()
+        if item.batch is None:
+            self.close()
+            assert item.error is not None
+            raise item.error
+        self.epoch, self.position = item.epoch, item.position
+        return item.batch
+
+    def close(self) -> None:
+        """End the thread; the stream gives no more batches."""
+        self._finalizer()
+
+
+def _prefetch(
+    dataset: PairDataset,
+    order: BatchOrder,
+    epoch: int,
+    position: int,
+    out: queue.Queue[_Prefetched],
+    stopped: threading.Event,
+) -> None:
+    try:
+        for rows, next_epoch, next_position in _places(order, epoch, position):
+            if not _put(out, _Prefetched(collate(dataset, rows), next_epoch, next_position), stopped):
+                return
+    except BaseException as error:
+        _put(out, _Prefetched(None, 0, 0, error), stopped)
+
+
+def _places(order: BatchOrder, epoch: int, position: int) -> Iterator[tuple[Rows, int, int]]:
+    """The rows of each batch from a place on, with the place after it."""
+    while True:
+        batches = order.epoch(epoch)
+        for place in range(position, len(batches)):
+            last = place == len(batches) - 1
+            yield batches[place], epoch + last, 0 if last else place + 1
+        epoch, position = epoch + 1, 0
+
+
+def _put(out: queue.Queue[_Prefetched], item: _Prefetched, stopped: threading.Event) -> bool:
+    while not stopped.is_set():
+        try:
+            out.put(item, timeout=_TICK)
+            return True
+        except queue.Full:
+            continue
+    return False
+
+
+def _end(thread: threading.Thread, stopped: threading.Event) -> None:
+    stopped.set()
+    if thread is not threading.current_thread():  # the collector may run in the very thread it ends
+        thread.join()

@@ -1,0 +1,1 @@
+"""Search: from a model and a source to the translations it finds likeliest."""

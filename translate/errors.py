@@ -1,0 +1,29 @@
+"""The mistakes a user can make: each is one message on stderr and exit code 2. Anything else is our bug."""
+
+
+class UserError(Exception):
+    """A mistake in what the user gave us; the message says where, what was found, and what to do next."""
+
+
+class ConfigError(UserError):
+    """A setting is unknown, has the wrong type, or does not fit another one."""
+
+
+class DataError(UserError):
+    """A corpus is missing, malformed, or empty."""
+
+
+class RunError(UserError):
+    """A run directory is missing, damaged, in use, or not a run."""
+
+
+class NumericalError(UserError):
+    """Training has left the finite numbers and cannot go on by itself."""
+
+
+class Stopped(Exception):
+    """A signal asked us to stop; `signal_number` decides the exit code (128 + n)."""
+
+    def __init__(self, signal_number: int, message: str = "") -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

@@ -1,0 +1,52 @@
+"""Translate a test set with a run and score it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from translate.checkpoint import write_file
+from translate.config import SearchConfig
+from translate.decoding.translator import Translator
+from translate.errors import DataError
+from translate.evaluation.metrics import Evaluation, check_counts, evaluate
+from translate.text.corpus import parallel_files
+
+
+def read_pairs(source: Path, reference: Path) -> tuple[list[str], list[str]]:
+    """Both sides of a test set; unequal or empty ones are refused."""
+    pairs = list(parallel_files(source, reference).pairs())
+    if not pairs:
+        raise DataError(f"{source} and {reference} are empty: there is nothing to score.")
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
+def split_files(run: Path, split: str) -> tuple[Path, Path]:
+    """The run's own copies of a split."""
+    source, target = run / "data" / f"{split}.source", run / "data" / f"{split}.target"
+    if not source.is_file() or not target.is_file():
+        raise DataError(
+            f"{run} has no '{split}' data of its own. Give files with --source and --reference, or a split it has: "
+            f"{', '.join(sorted(path.stem for path in (run / 'data').glob('*.source'))) or 'none'}."
+        )
+    return source, target
+
+
+def evaluate_lines(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], search: SearchConfig | None = None
+) -> tuple[Evaluation, list[str]]:
+    """The scores, and the translations that were scored."""
+    check_counts(len(sources), len(references))
+    start = time.perf_counter()
+    hypotheses = [best[0].text for best in translator.translate(sources, search)]
+    return evaluate(hypotheses, references, time.perf_counter() - start), hypotheses
+
+
+def keep_translations(run: Path, name: str, hypotheses: Sequence[str], evaluation: Evaluation) -> None:
+    """Write translations/NAME.txt and their scores beside it."""
+    folder = run / "translations"
+    folder.mkdir(exist_ok=True)
+    write_file(folder / f"{name}.txt", "".join(line + "\n" for line in hypotheses).encode())
+    write_file(folder / f"{name}.json", (json.dumps(evaluation.as_json(), indent=1) + "\n").encode())

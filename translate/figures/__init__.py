@@ -1,0 +1,1 @@
+"""Pictures of attention and training, on paper and in the terminal."""

@@ -1,0 +1,7 @@
+"""The networks. Shapes, here and everywhere:
+
+B batch, S source length, T target length, E embedding, H decoder state, D encoder state (all directions), A attention,
+F features before the output layer, V vocabulary, L layers, K beam.
+
+Batch first. Masks are boolean, named `*_valid`, and True means a real token.
+"""

@@ -1,0 +1,64 @@
+"""What flows between encoder, decoder and search: plain dataclasses of tensors, nothing hidden on modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from torch import Tensor
+
+
+class Rows:
+    """A dataclass of tensors that share their first dimension, so that rows can be picked from all of them at once."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The same thing for the given rows, in the given order, with repetitions where asked."""
+        picked = {f.name: _select(getattr(self, f.name), rows) for f in fields(self)}  # type: ignore[arg-type]
+        return type(self)(**picked)
+
+
+def _select(value: Any, rows: Tensor) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return value.index_select(0, rows)
+    if isinstance(value, tuple):
+        return tuple(_select(part, rows) for part in value)
+    assert isinstance(value, Rows), f"cannot select rows of {type(value).__name__}"
+    return value.select(rows)
+
+
+@dataclass(frozen=True)
+class SourceCache(Rows):
+    """All that attention needs of the source and that does not change while the target is written."""
+
+    keys: Tensor  # (B, S, A)
+    values: Tensor  # (B, S, D)
+
+
+@dataclass(frozen=True)
+class EncodedSource(Rows):
+    """A batch of sources, read."""
+
+    tokens: Tensor  # (B, S)
+    memory: Tensor  # (B, S, D), zero at padding
+    valid: Tensor  # (B, S)
+    cache: SourceCache | None  # None for a decoder without attention
+    summary: Tensor  # (B, D)
+
+
+@dataclass(frozen=True)
+class State(Rows):
+    """A decoder between two steps."""
+
+    hidden: tuple[Tensor, ...]  # L × (B, H)
+    fed: Tensor | None = None  # (B, F), the attentional vector of the step before, where it is fed back
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A batch of targets, written under teacher forcing."""
+
+    features: Tensor  # (B, T, F)
+    weights: Tensor | None  # (B, T, S), the mean over heads; None without attention
+    extra_losses: dict[str, Tensor] = field(default_factory=dict)

@@ -1,0 +1,318 @@
+"""Pairs in, pairs out: plain files, TSV, JSON lines, Parquet and data sets of the Hugging Face hub.
+
+A line ends at a newline byte and nowhere else, so that line N of one side stays the translation of line N of the other
+whatever the text contains.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import hashlib
+import itertools
+import json
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from translate.config import HUB_PREFIX, DataConfig
+from translate.errors import DataError
+
+# Every character that some program takes for the end of a line or that moves a terminal's cursor: C0, DEL, C1, the two
+# Unicode separators, and the byte-order mark.
+BREAKS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF]))
+
+_NOT_TEXT = re.compile(f"[{re.escape(BREAKS)}\ud800-\udfff]")  # a lone surrogate cannot be written as UTF-8
+_STRUCT = "translation"
+_PARQUET_ROWS = 1000
+_HUB_SECONDS = 5.0
+_MOST_NAMES = 20
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+class Languages(NamedTuple):
+    """The names of the two columns."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where one split's pairs come from."""
+
+    name: str
+    """What messages call it."""
+    files: tuple[Path, ...]
+    """The files it is read from; none for a data set of the hub."""
+    read: Callable[[], Iterator[Pair]]
+
+    def pairs(self) -> Iterator[Pair]:
+        """All pairs in order, as they stand in the files, read as they are asked for."""
+        return self.read()
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the files' contents, or of the pairs where there are no files."""
+        digest = hashlib.sha256()
+        for path in self.files:
+            with _opened(path) as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        if not self.files:
+            for pair in self.pairs():
+                digest.update(json.dumps(pair).encode())
+        return digest.hexdigest()
+
+
+def tidy(line: str) -> str:
+    """Replace every control character and line separator by a space, one for one, so that offsets stay."""
+    return _NOT_TEXT.sub(" ", line)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, split at newline bytes only."""
+    with _opened(path) as file:
+        yield from lines_of(file, str(path))
+
+
+def lines_of(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of an open binary file, without carriage returns at their ends or a leading byte-order mark."""
+    for number, raw in enumerate(file, start=1):
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        yield _decoded(line, f"{name}:{number}")
+
+
+def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> Corpus:
+    """The corpus that the configuration's folder and stem name."""
+    stem: str = getattr(data, split)
+    languages = Languages(data.source_lang, data.target_lang)
+    if data.folder.startswith(HUB_PREFIX):
+        return Corpus(f"{data.folder} ({stem})", (), partial(_read_hub, data.folder, stem, languages))
+    folder = Path(data.folder)
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "no such folder"
+        raise DataError(f"data.folder: {folder}: {what}. Give the folder that holds the corpus files.")
+    kinds: dict[tuple[Path, ...], Callable[[], Iterator[Pair]]] = {}
+    for names, reader in _kinds(stem, languages).items():
+        files = tuple(folder / name for name in names)
+        if all(file.is_file() for file in files):
+            kinds[files] = partial(reader, *files)
+    if not kinds:
+        raise DataError(_nothing_found(folder, split, stem, languages))
+    if len(kinds) > 1:
+        found = "; ".join(_joined(file.name for file in files) for files in kinds)
+        raise DataError(
+            f"{folder}: data.{split} = '{stem}' fits more than one corpus: {found}. Rename or remove all but one."
+        )
+    [(files, read)] = kinds.items()
+    return Corpus(_joined(map(str, files)), files, read)
+
+
+def parallel_files(source: Path, target: Path) -> Corpus:
+    """The corpus of two plain files, line N of each a translation of the other."""
+    return Corpus(_joined(map(str, (source, target))), (source, target), partial(_read_plain, source, target))
+
+
+def _kinds(stem: str, languages: Languages) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
+    return {
+        (f"{stem}.{languages.source}", f"{stem}.{languages.target}"): _read_plain,
+        (f"{stem}.tsv",): _read_tsv,
+        (f"{stem}.jsonl",): partial(_read_jsonl, languages=languages),
+        (f"{stem}.parquet",): partial(_read_parquet, languages=languages),
+    }
+
+
+def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
+    counts = [0, 0]
+    for sides in itertools.zip_longest(read_lines(source), read_lines(target)):
+        for side, line in enumerate(sides):
+            counts[side] += line is not None
+        if counts[0] == counts[1]:
+            yield Pair(*sides)
+    if counts[0] != counts[1]:
+        same = source.name == target.name
+        raise DataError(
+            f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} {counts[1]}: "
+            "line N of each must be a translation of the other."
+        )
+
+
+def _read_tsv(path: Path) -> Iterator[Pair]:
+    for line in read_lines(path):
+        columns = line.split("\t")
+        yield Pair(columns[0], columns[1] if len(columns) > 1 else "")
+
+
+def _read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(path), start=1):
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(
+                f'{where}: not valid JSON ({error}). Each line must be an object such as {{"{languages.source}": "…", '
+                f'"{languages.target}": "…"}}.'
+            ) from None
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: an object with the columns {_joined(languages)} is needed, not {line[:40]!r}.")
+        yield _pair_of(row, languages, where)
+
+
+def _read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with _opened(path) as file, pq.ParquetFile(file) as parquet:
+            names = parquet.schema_arrow.names
+            wanted = [name for name in (*languages, _STRUCT) if name in names]
+            if not wanted:
+                raise DataError(_missing_column(languages.source, names, str(path)))
+            rows = 0
+            for batch in parquet.iter_batches(_PARQUET_ROWS, columns=wanted):
+                for row in batch.to_pylist():
+                    rows += 1
+                    yield _pair_of(row, languages, f"{path}, row {rows}", names)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read as Parquet: {_first_line(error)}. Write the file again.") from None
+
+
+def _read_hub(folder: str, split: str, languages: Languages) -> Iterator[Pair]:
+    rows = iter(_open_hub(folder, split, languages))
+    for number in itertools.count(1):
+        try:
+            row = next(rows, None)
+        except Exception as error:  # anything at all can come out of the readers behind a data set
+            raise DataError(f"{folder} ({split}), row {number}: cannot be read: {_first_line(error)}.") from None
+        if row is None:
+            return
+        yield _pair_of(row, languages, f"{folder} ({split}), row {number}")
+
+
+def _open_hub(folder: str, split: str, languages: Languages) -> Iterable[dict[str, Any]]:
+    """A data set as a stream of rows, or within seconds the reason why not."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    import datasets
+    import huggingface_hub
+
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity_error()
+    huggingface_hub.logging.set_verbosity(logging.ERROR)
+    name = folder.removeprefix(HUB_PREFIX)
+    if not Path(name).is_dir():
+        _check_hub(folder, name)
+    try:
+        configurations = datasets.get_dataset_config_names(name)
+        both = (f"{languages.source}-{languages.target}", f"{languages.target}-{languages.source}")
+        configuration = next((pair for pair in both if pair in configurations), None)
+        with tempfile.TemporaryDirectory() as cache:  # else lock files pile up in the home folder
+            rows: Iterable[dict[str, Any]] = datasets.load_dataset(
+                name, configuration, split=split, streaming=True, cache_dir=cache
+            )
+            return rows
+    except Exception as error:  # the library raises a dozen unrelated kinds for what the user got wrong
+        raise DataError(
+            f"{folder} ({split}): {_first_line(error)}. See data.folder and data.train|valid|test."
+        ) from None
+
+
+def _check_hub(folder: str, name: str) -> None:
+    """One short request: `load_dataset` itself goes on trying for half a minute."""
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        huggingface_hub.HfApi().dataset_info(name, timeout=_HUB_SECONDS)
+    except RepositoryNotFoundError:
+        raise DataError(
+            f"{folder}: the hub has no such data set, or it is private. Look the name up at https://huggingface.co/datasets."
+        ) from None
+    except HFValidationError:
+        raise DataError(f"{folder}: neither a folder here nor a name of the form owner/name.") from None
+    except HfHubHTTPError as error:
+        raise DataError(f"{folder}: the hub refused: {_first_line(error)}.") from None
+    except Exception as error:  # httpx errors by another name in each release
+        raise DataError(
+            f"{folder}: the Hugging Face hub cannot be reached ({_first_line(error)}). Check the network or the proxy, "
+            "or copy the data set to this machine and give its folder as data.folder."
+        ) from None
+
+
+def _pair_of(row: Mapping[str, Any], languages: Languages, where: str, names: Iterable[str] | None = None) -> Pair:
+    inner = row.get(_STRUCT)
+    if isinstance(inner, Mapping) and not set(languages) <= set(row):
+        row, names = inner, None
+    sides = []
+    for language in languages:
+        if language not in row:
+            raise DataError(_missing_column(language, names or row, where))
+        side = row[language]
+        if side is not None and not isinstance(side, str):
+            raise DataError(f"{where}: column '{language}' holds {side!r:.40}, which is not text.")
+        sides.append(side or "")
+    return Pair(*sides)
+
+
+def _missing_column(language: str, names: Iterable[str], where: str) -> str:
+    return (
+        f"{where}: no column '{language}'; there are: {_joined(names) or 'none'}. "
+        "Columns are named by data.source_lang and data.target_lang."
+    )
+
+
+def _nothing_found(folder: Path, split: str, stem: str, languages: Languages) -> str:
+    wanted = list(_kinds(stem, languages))
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    looked_for = ", ".join(_joined(names) for names in wanted)
+    shown = ", ".join(there[:_MOST_NAMES]) + (" …" if len(there) > _MOST_NAMES else "")
+    plain, *others = wanted
+    hints = []
+    for name in (*plain, *itertools.chain(*others)):
+        rivals = [entry for entry in there if name in plain or entry.endswith(Path(name).suffix)]
+        if name not in there and (close := difflib.get_close_matches(name, rivals, n=1, cutoff=0.7)):
+            hints.append(f"'{close[0]}' for '{name}'")
+    hint = f" Did you mean {' and '.join(hints)}?" if hints else ""
+    return (
+        f"{folder}: no corpus for data.{split} = '{stem}': looked for {looked_for}; found: {shown or 'no file'}.{hint}"
+    )
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _decoded(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        column = len(line[: error.start].decode("utf-8")) + 1
+        raise DataError(
+            f"{where}: not valid UTF-8 (byte 0x{line[error.start]:02x} at column {column}). "
+            "Convert the file, for instance with `iconv -f WINDOWS-1252 -t UTF-8`."
+        ) from None
+
+
+def _joined(names: Iterable[str]) -> str:
+    return " + ".join(names)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,175 @@
+"""What happens before the first update: tokenizers, the run directory, the training pairs as ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from translate.checkpoint import Run, write_file
+from translate.config import HUB_PREFIX, Config, resolve_threads
+from translate.data.dataset import PairDataset, prepare
+from translate.errors import DataError, RunError
+from translate.evaluation.evaluate import read_pairs, split_files
+from translate.text.corpus import Corpus, find_corpus, parallel_files, tidy
+from translate.text.tokenizer import Tokenizer, train_tokenizer
+
+Say = Callable[[str], None]
+Split = Literal["train", "valid", "test"]
+
+FEWEST_PAIRS = 2
+# What may differ when a run goes on; everything else would make it another run.
+MAY_CHANGE = ("train.steps", "train.minutes", "train.patience", "train.keep_last", "train.device", "data.folder")
+MAY_CHANGE_SECTIONS = ("search.", "logging.")
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the trainer needs."""
+
+    config: Config
+    run: Run
+    source: Tokenizer
+    target: Tokenizer
+    train: PairDataset
+    valid: PairDataset
+    valid_sources: list[str]
+    valid_references: list[str]
+
+
+def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Job:
+    """Make a new run or take up an old one."""
+    if run.exists():
+        if not resume:
+            raise RunError(f"{run.path} holds a run already. Go on with it by --resume, or give another --run.")
+        config = merge_for_resume(config, run)
+    else:
+        if run.path.is_dir() and any(p for p in run.path.iterdir() if p.name not in PREPARED):
+            raise RunError(f"{run.path} holds files that are no run. Give another --run.")
+        config = resolve_threads(config)
+        _create(config, run, test, say)
+    source, target = run.tokenizers()
+    train = _training_pairs(config, run, source, target, say)
+    valid_path = run.path / "cache" / "valid.arrow"
+    valid_files = split_files(run.path, "valid")
+    prepare(parallel_files(*valid_files), source, target, config.data, valid_path)
+    valid = PairDataset(valid_path)
+    if not len(valid):
+        raise DataError(f"data.valid = '{config.data.valid}': no pair is left after filtering.")
+    return Job(config, run, source, target, train, valid, *read_pairs(*valid_files))
+
+
+PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
+
+
+def _create(config: Config, run: Run, test: bool, say: Say) -> None:
+    corpora: dict[Split, Corpus] = {split: find_corpus(config.data, split) for split in splits(test)}
+    note = {}
+    for split, corpus in corpora.items():
+        note[split] = {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
+    source, target = _tokenizers(config, corpora["train"], say)
+    (run.path / "data").mkdir(parents=True, exist_ok=True)
+    for split, corpus in corpora.items():
+        if split != "train":
+            _copy_split(corpus, run.path / "data", split)
+    write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
+    _prepare_training(config, run, corpora["train"], source, target, say)
+    run.create(config, source, target)
+
+
+def splits(test: bool) -> tuple[Split, ...]:
+    return ("train", "valid", "test") if test else ("train", "valid")
+
+
+def _tokenizers(config: Config, corpus: Corpus, say: Say) -> tuple[Tokenizer, Tokenizer]:
+    if config.train.init_from is not None:
+        return Run.open(Path(config.train.init_from)).tokenizers()
+    if next(corpus.pairs(), None) is None:
+        raise DataError(f"{corpus.name} has no pairs: there is nothing to learn from.")
+
+    def lines(*sides: int) -> Iterator[str]:
+        return (pair[side] for pair in corpus.pairs() for side in sides)
+
+    say("Learning the tokenizer ...")
+    if config.tokenizer.joint:
+        joint = Tokenizer(train_tokenizer(lines(0, 1), config.tokenizer, config.train.seed, say))
+        return joint, joint
+    source, target = (Tokenizer(train_tokenizer(lines(s), config.tokenizer, config.train.seed, say)) for s in (0, 1))
+    return source, target
+
+
+def _copy_split(corpus: Corpus, folder: Path, split: str) -> None:
+    """Keep the run's own copy, line for line, so that a run can be sent and still evaluated."""
+    pairs = list(corpus.pairs())
+    if not pairs:
+        raise DataError(f"{corpus.name} has no pairs: the {split} set is empty.")
+    for side, name in enumerate(("source", "target")):
+        text = "".join(tidy(pair[side]) + "\n" for pair in pairs)
+        write_file(folder / f"{split}.{name}", text.encode())
+
+
+def _prepare_training(config: Config, run: Run, corpus: Corpus, source: Tokenizer, target: Tokenizer, say: Say) -> None:
+    (run.path / "cache").mkdir(exist_ok=True)
+    path = run.path / "cache" / "train.arrow"
+    report = prepare(corpus, source, target, config.data, path)
+    say(f"{corpus.name}: {report}.")
+    if report.kept < FEWEST_PAIRS:
+        path.unlink()
+        raise DataError(f"{corpus.name}: {report}. Training needs at least {FEWEST_PAIRS} pairs.")
+
+
+def _training_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer, say: Say) -> PairDataset:
+    """The prepared pairs; a run that was sent without them prepares them again from the same files."""
+    path = run.path / "cache" / "train.arrow"
+    if not path.is_file():
+        corpus = find_corpus(config.data, "train")
+        note = _read_note(run)
+        if corpus.fingerprint() != note["train"]["sha256"]:
+            raise DataError(f"{corpus.name} is not what this run was trained on: its SHA-256 differs from the note's.")
+        _prepare_training(config, run, corpus, source, target, say)
+    return PairDataset(path)
+
+
+def _read_note(run: Run) -> dict[str, Any]:
+    path = run.path / "data" / "sources.json"
+    try:
+        note: dict[str, Any] = json.loads(path.read_text())
+        return note
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: the note of where the data came from is not readable: {error}") from None
+
+
+def merge_for_resume(config: Config, run: Run) -> Config:
+    """The configuration to go on with; refuses what would make it another run, and changed data."""
+    old = run.config()
+    if not config.train.threads:
+        config = config.model_copy(update={"train": config.train.model_copy(update={"threads": old.train.threads})})
+    before, after = _flat(old.model_dump(mode="json")), _flat(config.model_dump(mode="json"))
+    differing = [key for key in after if before.get(key) != after[key] and not _may_change(key)]
+    if differing:
+        lines = [f"  {key}: {before.get(key)} in the run, {after[key]} now" for key in differing]
+        raise RunError(f"{run.path} was started with other settings:\n" + "\n".join(lines) + "\nGive another --run.")
+    note = _read_note(run)
+    for split in splits("test" in note):
+        if config.data.folder.startswith(HUB_PREFIX):
+            continue  # asking again would download it all; the run has its own copy
+        corpus = find_corpus(config.data, split)
+        if corpus.fingerprint() != note[split]["sha256"]:
+            raise RunError(
+                f"{corpus.name} has changed since the run was started (SHA-256 differs). "
+                "Put the old file back, or start another --run."
+            )
+    return config
+
+
+def _may_change(key: str) -> bool:
+    return key in MAY_CHANGE or key.startswith(MAY_CHANGE_SECTIONS)
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for key, value in tree.items():
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value})
+    return flat

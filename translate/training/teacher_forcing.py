@@ -1,0 +1,82 @@
+"""Scheduled sampling (Bengio et al. 2015): now and then the decoder reads its own word instead of the reference."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from translate.config import TeacherForcingConfig
+from translate.models.seq2seq import Seq2Seq
+from translate.models.state import Decoded, EncodedSource
+
+
+def ratio_at(config: TeacherForcingConfig, share: float, steps: float) -> float:
+    """The share of reference tokens when `share` (0 to 1) of `steps` updates are done.
+
+    The inverse sigmoid is k / (k + exp(i / k)), with k such that half the way is gone at half the updates.
+    """
+    if config.schedule == "constant":
+        return config.ratio
+    span = config.end - config.ratio
+    if config.schedule == "linear":
+        return config.ratio + span * min(1.0, share)
+    assert config.schedule == "inverse_sigmoid"
+    k = _inverse_sigmoid_constant(steps / 2)
+    return config.end - span * k / (k + math.exp(min(share * steps / k, 700.0)))
+
+
+def decode_mixed(
+    model: Seq2Seq,
+    source: EncodedSource,
+    tgt_in: Tensor,
+    ratio: float,
+    config: TeacherForcingConfig,
+    generator: torch.Generator,
+) -> Decoded:
+    """Step through the targets (B, T), drawing for each unit whether the reference or the model's own word is read.
+
+    The chosen words carry no gradient; coins and draws come from the given CPU generator.
+    """
+    num_rows, length = tgt_in.shape
+    shape = {"token": (num_rows, length), "sentence": (num_rows, 1), "batch": (1, 1)}[config.unit]
+    forced = (torch.rand(shape, generator=generator) < ratio).expand(num_rows, length).to(tgt_in.device)  # (B, T)
+    state, token = model.decoder.start(source), tgt_in[:, 0]
+    features, weights = [], []
+    for t in range(length):
+        feature, state, weight = model.decoder.step(token, state, source)
+        features.append(feature)
+        weights.append(weight)
+        if t + 1 < length:
+            own = _own_word(model, feature, weight, source, config, generator)  # (B,)
+            token = torch.where(forced[:, t + 1], tgt_in[:, t + 1], own)
+    attended = [weight for weight in weights if weight is not None]
+    return Decoded(torch.stack(features, dim=1), torch.stack(attended, dim=1) if attended else None)
+
+
+@torch.no_grad()
+def _own_word(
+    model: Seq2Seq,
+    feature: Tensor,
+    weight: Tensor | None,
+    source: EncodedSource,
+    config: TeacherForcingConfig,
+    generator: torch.Generator,
+) -> Tensor:
+    log_probs = model.decoder.output(feature, weight, source)  # (B, V)
+    if config.feed == "argmax":
+        return log_probs.argmax(dim=-1)
+    assert config.feed == "sample"
+    # Gumbel's trick: the generator lives on the CPU, so that a run draws the same words on every device.
+    noise = torch.rand(log_probs.shape, generator=generator).clamp(min=1e-20).to(log_probs.device)
+    return (log_probs - torch.log(-torch.log(noise))).argmax(dim=-1)
+
+
+def _inverse_sigmoid_constant(midpoint: float) -> float:
+    """The k for which k / (k + exp(midpoint / k)) is one half: k log k = midpoint."""
+    low, high = 1.0, max(4.0, midpoint)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle * math.log(middle) < midpoint else (low, middle)
+    return high

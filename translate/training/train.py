@@ -1,0 +1,42 @@
+"""From a configuration to a finished run: prepare, train, and score the test set once."""
+
+from __future__ import annotations
+
+from translate.checkpoint import Run
+from translate.config import Config
+from translate.decoding.translator import Translator
+from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
+from translate.training.job import merge_for_resume, open_job
+from translate.training.logging import Reporter
+from translate.training.signals import StopSignals
+from translate.training.trainer import Trainer, is_finished
+
+
+def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
+    """Train a run, or go on with it; a finished one is left as it is."""
+    with StopSignals() as signals, run.lock():
+        tested = (run.path / "translations" / "test.json").is_file()
+        finished = resume and run.exists() and is_finished(merge_for_resume(config, run), run)
+        if finished and (tested or not test):
+            reporter.say(f"{run.path} is finished. More train.steps go on with it.")
+            return
+        job = open_job(config, run, resume, test, reporter.say)
+        trainer = Trainer(job, reporter, signals)
+        trainer.fit()
+        signals.can_save = False
+        if test:
+            _test(run, trainer, reporter)
+
+
+def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
+    """Score the test set with the best checkpoint, once, and keep the translations."""
+    job = trainer.job
+    model = run.load_model().to(trainer.device)
+    translator = Translator(model, job.source, job.target, job.config.search, trainer.device)
+    evaluation, hypotheses = evaluate_lines(translator, *read_pairs(*split_files(run.path, "test")))
+    keep_translations(run.path, "test", hypotheses, evaluation)
+    bleu = evaluation.bleu
+    reporter.say(
+        f"test: BLEU {bleu.score:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], chrF {evaluation.chrf.score:.1f}, "
+        f"TER {evaluation.ter.score:.1f} ({run.best().name}, beam {job.config.search.beam}; {bleu.signature})"
+    )

@@ -1,0 +1,450 @@
+"""The training loop: update, validate, save, stop, and go on as if nothing had happened.
+
+All randomness of an update is a function of (seed, update), and the batches one of (seed, epoch, position), so a
+checkpoint holds no generator states and a resumed run is bit for bit the run that never stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from translate.checkpoint import Checkpoint, Run, check_fit, fill
+from translate.config import Config
+from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
+from translate.decoding.translator import Translation, Translator
+from translate.errors import NumericalError, RunError, Stopped
+from translate.evaluation.metrics import quick_scores
+from translate.models.seq2seq import Seq2Seq
+from translate.training.averaging import average_weights
+from translate.training.job import Job
+from translate.training.logging import MetricsLog, Reporter, minutes
+from translate.training.loss import sequence_loss
+from translate.training.optim import build_optimizer, learning_rate, optimizer_tensors, restore_optimizer
+from translate.training.precision import Precision, resolve_device
+from translate.training.signals import StopSignals
+from translate.training.teacher_forcing import decode_mixed, ratio_at
+
+MOST_SKIPPED = 10  # updates without a finite gradient in a row
+
+
+class _Interrupted(Exception):
+    """A stop was asked for in the middle of a validation."""
+
+
+@dataclass
+class Progress:
+    """Where training stands: all of it is in state.json."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    last_validated: int = 0
+    best_name: str = ""
+    best_score: float | None = None
+    worse_in_a_row: int = 0
+    plateau_worse: int = 0
+    reductions: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    history: list[tuple[str, float]] = field(default_factory=list)
+    """Name and score of every checkpoint that follows a validation; a signal's checkpoints are not among them."""
+    window: dict[str, float] = field(default_factory=dict)
+    """Sums since the last line of metrics.jsonl."""
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+
+class Trainer:
+    """One run being trained."""
+
+    def __init__(self, job: Job, reporter: Reporter, signals: StopSignals) -> None:
+        self.job, self.config, self.run = job, job.config, job.run
+        self.settings = job.config.train
+        self.reporter, self.signals = reporter, signals
+        self.device = resolve_device(self.settings.device)
+        self.precision = Precision(self.settings.precision, self.device)
+        torch.set_num_threads(self.settings.threads)
+        torch.manual_seed(self.settings.seed)
+        self.model = Seq2Seq(self.config.model, job.source.size, job.target.size).to(self.device)
+        self.optimizer = build_optimizer(self.model, self.settings)
+        self.progress = Progress()
+        greedily = self.config.search.model_copy(update={"beam": 1})
+        self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
+        self.started = time.monotonic()
+        self._restore()
+        self.log = MetricsLog(
+            self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
+        )
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def fit(self) -> None:
+        """Train until the budget is used up, patience is lost, or a signal comes."""
+        self._say_start()
+        lengths = self.job.train.src_lengths, self.job.train.tgt_lengths
+        order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed)
+        stream = BatchStream(self.job.train, order, self.progress.epoch, self.progress.position)
+        self.signals.can_save = True
+        self.started = time.monotonic()
+        total = float(self.settings.steps or self.settings.minutes or 0)
+        try:
+            with self.reporter.start(self._done(), total):
+                while not self._over():
+                    self._update(stream)
+                    self._stop_if_asked()
+                self._average()
+        finally:
+            stream.close()
+            self.log.close()
+
+    def _over(self) -> bool:
+        """Validate if it is time, also where a signal cut that short, and say whether there is nothing left to do."""
+        progress = self.progress
+        due = progress.step % self.settings.valid_every == 0 or self._out_of_budget()
+        if progress.step > progress.last_validated and due:
+            self._validate_and_save()
+            self._stop_if_asked()
+        if self._out_of_budget():
+            return True
+        patience = self.settings.patience
+        return bool(patience) and progress.worse_in_a_row >= patience
+
+    def _out_of_budget(self) -> bool:
+        steps, limit = self.settings.steps, self.settings.minutes
+        return (steps is not None and self.progress.step >= steps) or (
+            limit is not None and self._seconds() >= limit * 60
+        )
+
+    def _seconds(self) -> float:
+        return self.progress.seconds + time.monotonic() - self.started
+
+    def _share(self) -> float:
+        """How much of the budget is used: by updates where these are limited, else by time."""
+        if self.settings.steps is not None:
+            return self.progress.step / self.settings.steps
+        assert self.settings.minutes is not None
+        return self._seconds() / (self.settings.minutes * 60)
+
+    def _done(self) -> float:
+        return float(self.progress.step) if self.settings.steps is not None else self._seconds() / 60
+
+    # -- one update ---------------------------------------------------------------------------------------------------
+
+    def _update(self, stream: BatchStream) -> None:
+        """One step of the optimizer: the loss summed over all target tokens of the update, divided by their number."""
+        began = time.monotonic()
+        self.model.train()
+        batches = [next(stream) for _ in range(self.settings.accumulate)]
+        num_tokens = sum(batch.num_tokens for batch in batches)
+        rate = self._set_learning_rate()
+        ratio = ratio_at(self.settings.teacher_forcing, self._share(), self._expected_steps())
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch.zeros((), device=self.device)
+        for index, batch in enumerate(batches):
+            torch.manual_seed(_mixed_seed(self.settings.seed, self.progress.step, index))
+            smoothed, _ = self._batch_loss(batch.to(self.device), ratio)
+            scaled = smoothed / num_tokens
+            self.precision.scaler.scale(scaled).backward()
+            loss += scaled.detach()
+        self.precision.scaler.unscale_(self.optimizer)
+        limit = self.settings.clip or float("inf")
+        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
+        value = float(loss)
+        if np.isfinite(norm) and np.isfinite(value):
+            self.progress.skipped_in_a_row = 0
+        else:
+            self._skip(batches, value, norm)
+            self.optimizer.zero_grad(set_to_none=True)
+        self.precision.scaler.step(self.optimizer)
+        self.precision.scaler.update()
+        self.progress.step += 1
+        self.progress.epoch, self.progress.position = stream.epoch, stream.position
+        self._record(value, norm, rate, ratio, num_tokens, time.monotonic() - began)
+
+    def _batch_loss(self, batch: Batch, ratio: float, smoothing: float | None = None) -> tuple[Tensor, Tensor]:
+        """The summed loss and negative log likelihood of a batch; the fast path where all tokens are the reference."""
+        if smoothing is None:
+            smoothing = self.settings.label_smoothing
+        with self.precision.autocast():
+            if ratio >= 1.0:
+                decoded, source = self.model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
+            else:
+                source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths)
+                forcing = self.settings.teacher_forcing
+                decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, forcing, torch.default_generator)
+            return sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
+
+    def _set_learning_rate(self) -> float:
+        rate = learning_rate(self.settings, self.progress.step, self._share(), self.progress.reductions)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _expected_steps(self) -> float:
+        """How many updates the whole run has, as far as one can tell."""
+        if self.settings.steps is not None:
+            return float(self.settings.steps)
+        return max(1.0, self.progress.step) / max(self._share(), 1e-6)
+
+    def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
+        """Leave out an update that is not finite, and give up when they do not end."""
+        self.progress.skipped += 1
+        self.progress.skipped_in_a_row += 1
+        if self.precision.scaler.is_enabled() and self.progress.skipped_in_a_row < MOST_SKIPPED:
+            return  # the loss scale was too high, which is how it finds its height
+        lines = np.concatenate([self.job.train.lines[batch.rows] for batch in batches])
+        shown = ", ".join(map(str, sorted(lines.tolist())[:20])) + (" …" if len(lines) > 20 else "")
+        message = (
+            f"update {self.progress.step + 1}: loss {loss}, gradient norm {norm}: left out. "
+            f"The batch holds these lines of the training data: {shown}."
+        )
+        if self.progress.skipped_in_a_row >= MOST_SKIPPED:
+            raise NumericalError(
+                f"{message} That were {MOST_SKIPPED} in a row. Lower train.learning_rate or train.clip, "
+                "or use train.precision=fp32, and go on from the last checkpoint with --resume."
+            )
+        self.reporter.say(f"Warning: {message}")
+
+    def _record(self, loss: float, norm: float, rate: float, ratio: float, num_tokens: int, seconds: float) -> None:
+        """Add an update to the sums, and write them when their time has come."""
+        window, step = self.progress.window, self.progress.step
+        for key, value in (("loss", loss * num_tokens), ("tokens", num_tokens), ("norm", norm), ("updates", 1)):
+            window[key] = window.get(key, 0.0) + value
+        window["seconds"] = window.get("seconds", 0.0) + seconds
+        mean_loss, speed = window["loss"] / window["tokens"], window["tokens"] / max(window["seconds"], 1e-9)
+        left = self._seconds_left()
+        self.reporter.advance(self._done(), mean_loss, speed, left)
+        if step % self.config.logging.every:
+            return
+        self.log.write(
+            "train",
+            step,
+            loss=mean_loss,
+            gradient_norm=window["norm"] / window["updates"],
+            learning_rate=rate,
+            teacher_forcing=ratio,
+            tokens_per_second=round(speed, 1),
+            seconds=round(self._seconds(), 1),
+        )
+        if not self.reporter.has_bar:
+            self.reporter.say(f"update {step}: loss {mean_loss:.3f}, {speed:,.0f} tokens/s, {minutes(left)} left")
+        window.clear()
+
+    def _seconds_left(self) -> float:
+        """By the pace so far, to whichever limit comes first."""
+        used, limits = self._seconds(), []
+        if self.settings.steps is not None:
+            limits.append(used / max(1, self.progress.step) * (self.settings.steps - self.progress.step))
+        if self.settings.minutes is not None:
+            limits.append(self.settings.minutes * 60 - used)
+        return min(limits)
+
+    # -- validation and saving ----------------------------------------------------------------------------------------
+
+    def _validate_and_save(self) -> None:
+        try:
+            scores, translations = self._scores()
+        except _Interrupted:
+            return  # the loop saves and stops; the resumed run validates first
+        progress = self.progress
+        name = f"step-{progress.step:08d}"
+        score = self._judged(scores)
+        improved = progress.best_score is None or score > progress.best_score
+        progress.last_validated = progress.step
+        progress.history.append((name, score))
+        if improved:
+            progress.best_name, progress.best_score = name, score
+        progress.worse_in_a_row = 0 if improved else progress.worse_in_a_row + 1
+        self._count_plateau(improved)
+        self.log.write("valid", progress.step, **scores)
+        self._show(scores, translations, improved)
+        self._save()
+
+    def _scores(self) -> tuple[dict[str, float], list[Translation]]:
+        """Loss at full teacher forcing, BLEU and chrF of greedy translations."""
+        self.model.eval()
+        translations = []
+        lines = self.job.valid_sources
+        for begin in range(0, len(lines), 256):
+            translations += [best[0] for best in self.translator.translate(lines[begin : begin + 256])]
+            self._interrupt_if_asked()
+        scores = quick_scores([translation.text for translation in translations], self.job.valid_references)
+        return {"loss": self._valid_loss(), **scores}, translations
+
+    @torch.inference_mode()
+    def _valid_loss(self) -> float:
+        valid = self.job.valid
+        longest = np.maximum(valid.src_lengths, valid.tgt_lengths)
+        total, num_tokens = 0.0, 0
+        for rows in token_batches(longest, self.settings.batch_tokens, np.argsort(longest, kind="stable")):
+            batch = collate(valid, rows)
+            total += float(self._batch_loss(batch.to(self.device), ratio=1.0, smoothing=0.0)[1])
+            num_tokens += batch.num_tokens
+            self._interrupt_if_asked()
+        return total / num_tokens
+
+    def _judged(self, scores: Mapping[str, float]) -> float:
+        """The score by which checkpoints are compared, greater is better; nothing is worse than no number."""
+        value = scores[self.settings.metric]
+        if not np.isfinite(value) or not np.isfinite(scores["loss"]):
+            return float("-inf")
+        return -value if self.settings.metric == "loss" else value
+
+    def _count_plateau(self, improved: bool) -> None:
+        if self.settings.schedule != "plateau":
+            return
+        self.progress.plateau_worse = 0 if improved else self.progress.plateau_worse + 1
+        if self.progress.plateau_worse >= self.settings.plateau_patience:
+            self.progress.plateau_worse = 0
+            self.progress.reductions += 1
+
+    def _show(self, scores: Mapping[str, float], translations: list[Translation], improved: bool) -> None:
+        numbers = f"loss {scores['loss']:.3f}, BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f}"
+        self.reporter.say(f"validation after {self.progress.step}: {numbers}{' (best so far)' if improved else ''}")
+        count = min(self.config.logging.samples, len(translations))
+        if not count:
+            return
+        rows = [
+            f"  source    {self.job.valid_sources[i]}\n  written   {translations[i].text}\n"
+            f"  reference {self.job.valid_references[i]}\n"
+            for i in range(count)
+        ]
+        folder = self.run.path / "samples"
+        folder.mkdir(exist_ok=True)
+        (folder / f"step-{self.progress.step:08d}.txt").write_text("\n".join(rows), encoding="utf-8")
+        self.reporter.say(rows[0].rstrip("\n"))
+
+    def _save(self) -> Checkpoint:
+        progress = self.progress
+        progress.scaler = dict(self.precision.scaler.state_dict())
+        state = {**asdict(progress), "seconds": self._seconds()}
+        weights = _weights(self.model)
+        tensors = optimizer_tensors(self.optimizer, self.model)
+        checkpoint = self.run.save(f"step-{progress.step:08d}", weights, tensors, state)
+        self.run.point("last", checkpoint)
+        if progress.best_name and (self.run.checkpoints_path / progress.best_name).is_dir():
+            self.run.point("best", Checkpoint(self.run.checkpoints_path / progress.best_name))
+        newest = {kept.name for kept in self.run.checkpoints()[-self.settings.keep_last :]}
+        self.run.purge(newest | set(self._to_average()))
+        return checkpoint
+
+    def _to_average(self) -> list[str]:
+        """The checkpoints that an average at this point would take."""
+        history = self.progress.history
+        if not self.settings.average:
+            return []
+        if self.settings.average_of == "best":
+            history = sorted(history, key=lambda entry: -entry[1])[: self.settings.average]
+        return [name for name, _ in history[-self.settings.average :]]
+
+    def _average(self) -> None:
+        """Average the weights of several checkpoints; the average becomes `best` where it scores better."""
+        names = sorted(self._to_average())
+        if len(names) < 2:
+            return
+        kept = _weights(self.model)
+        weights = average_weights([Checkpoint(self.run.checkpoints_path / name) for name in names])
+        fill(self.model, weights)
+        try:
+            scores, _ = self._scores()
+        except _Interrupted:
+            self._stop_if_asked()
+        score, best = self._judged(scores), self.progress.best_score
+        better = best is None or score > best
+        numbers = f"loss {scores['loss']:.3f}, BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f}"
+        verdict = "better, so it is kept" if better else "not better, so it is not used"
+        self.reporter.say(f"average of {len(names)} checkpoints: {numbers}; {verdict}")
+        if better:
+            state = {**asdict(self.progress), "seconds": self._seconds(), "averaged": names}
+            checkpoint = self.run.save(f"average-{self.progress.step:08d}", weights, {}, state)
+            self.run.point("best", checkpoint)
+        fill(self.model, kept)
+
+    # -- stopping and going on ----------------------------------------------------------------------------------------
+
+    def _interrupt_if_asked(self) -> None:
+        if self.signals.received is not None:
+            raise _Interrupted
+
+    def _stop_if_asked(self) -> None:
+        if self.signals.received is None:
+            return
+        latest = self.run.checkpoints()
+        if not latest or latest[-1].step < self.progress.step:
+            self._save()
+        raise Stopped(self.signals.received, f"Stopped after update {self.progress.step}; the checkpoint is saved.")
+
+    def _restore(self) -> None:
+        """Take up the newest sound checkpoint, or start from the weights of another run where told."""
+        checkpoint = self.run.latest()
+        if checkpoint is None:
+            self._start_from_other_run()
+            return
+        weights = checkpoint.weights()
+        check_fit(self.model, weights, where=str(checkpoint.path))
+        fill(self.model, weights)
+        restore_optimizer(self.optimizer, self.model, checkpoint.optimizer())
+        state = checkpoint.state()
+        known = {item.name for item in fields(Progress)}
+        try:
+            self.progress = Progress(**{key: value for key, value in state.items() if key in known})
+        except TypeError as error:
+            raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
+        self.progress.history = [(name, score) for name, score in self.progress.history]
+        if self.precision.scaler.is_enabled() and self.progress.scaler:
+            self.precision.scaler.load_state_dict(self.progress.scaler)
+        self.reporter.say(f"Going on from {checkpoint.path}.")
+
+    def _start_from_other_run(self) -> None:
+        if self.settings.init_from is None:
+            return
+        other = Run.open(Path(self.settings.init_from))
+        weights = other.best().weights()
+        check_fit(self.model, weights, where=str(other.path))
+        fill(self.model, weights)
+        self.reporter.say(f"Starting from the weights of {other.path}.")
+
+    def _say_start(self) -> None:
+        config = self.config
+        self.reporter.say(
+            f"Training {self.model.num_parameters:,} parameters on {self.device.type} in {self.precision.name} with "
+            f"{self.settings.threads} threads; vocabulary {self.job.source.size:,} and {self.job.target.size:,}."
+        )
+        if config.model.decoder.kind == "plain":
+            self.reporter.say("The plain decoder has no attention: [model.attention] is ignored.")
+        if self.settings.steps is None:
+            self.reporter.say(
+                "The budget is in minutes: the schedule follows the clock, so a resumed run is not bit-equal."
+            )
+
+
+def _weights(model: Seq2Seq) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in model.named_parameters()}
+
+
+def _mixed_seed(*numbers: int) -> int:
+    """One 63-bit seed from several numbers, well mixed."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def is_finished(config: Config, run: Run) -> bool:
+    """Whether a run's newest checkpoint has used up its budget of updates or minutes, or its patience."""
+    checkpoint = run.latest()
+    if checkpoint is None:
+        return False
+    state, settings = checkpoint.state(), config.train
+    if state["last_validated"] < state["step"]:
+        return False
+    return (
+        (settings.steps is not None and state["step"] >= settings.steps)
+        or (settings.minutes is not None and state["seconds"] >= settings.minutes * 60)
+        or (settings.patience > 0 and state["worse_in_a_row"] >= settings.patience)
+    )
