@@ -222,10 +222,11 @@ class Run:
         source, target = self.tokenizers()
         checkpoint = checkpoint or self.best()
         weights = checkpoint.weights()
-        with torch.device("meta"):
-            model = Seq2Seq(self.config().model, source.size, target.size)
-        check_fit(model, weights, where=str(checkpoint.path / MODEL))
-        model.to_empty(device="cpu")
+        settings = self.config().model
+        with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before they are made
+            shapes = Seq2Seq(settings, source.size, target.size)
+        check_fit(shapes, weights, where=str(checkpoint.path / MODEL))
+        model = Seq2Seq(settings, source.size, target.size)
         fill(model, weights)
         return model.eval()
 

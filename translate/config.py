@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -19,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from translate.errors import ConfigError
 
 HUB_PREFIX = "hub:"
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Section(BaseModel):
@@ -131,6 +133,15 @@ class ModelConfig(Section):
     attention: AttentionConfig = AttentionConfig()
     decoder: DecoderConfig = DecoderConfig()
 
+    @model_validator(mode="after")
+    def _plain_needs_a_summary(self) -> Self:
+        if self.decoder.kind == "plain" and self.encoder.summary == "zero":
+            raise ValueError(
+                "decoder.kind = 'plain' knows the source by its summary alone, and encoder.summary = 'zero' is none; "
+                "use 'last' or 'mean'"
+            )
+        return self
+
 
 class TeacherForcingConfig(Section):
     """How often the decoder is fed the reference instead of its own words while it learns (Bengio et al. 2015)."""
@@ -170,7 +181,7 @@ class TrainConfig(Section):
     """Optimizer."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate."""
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Decay, Decay] = (0.9, 0.999)
     """Decay of Adam's two averages."""
     weight_decay: float = Field(0.0, ge=0.0)
     """Weight decay; decoupled for adamw."""
@@ -274,6 +285,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path}: no such file. `translate init DIR --source F --target F` writes one.") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder; give the configuration file in it.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: not readable: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     _make_absolute(tree, path.resolve().parent)
@@ -292,8 +305,7 @@ def check_config(tree: Mapping[str, Any], origin: str, overridden: Sequence[str]
         lines = []
         for problem in error.errors():
             key = ".".join(str(part) for part in problem["loc"])
-            where = "command line" if key in overridden else origin
-            lines.append(f"{where}: {_explain(key, problem)}")
+            lines.append(f"{_where(key, problem, origin, overridden)}: {_explain(key, problem)}")
         raise ConfigError("\n".join(lines)) from None
 
 
@@ -373,7 +385,15 @@ def _make_absolute(tree: dict[str, Any], base: Path) -> None:
         values = tree.get(section)
         value = values.get(name) if isinstance(values, dict) else None
         if isinstance(values, dict) and isinstance(value, str) and not value.startswith(HUB_PREFIX):
-            values[name] = str((base / Path(value).expanduser()).resolve())
+            values[name] = str((base / os.path.expanduser(value)).resolve())
+
+
+def _where(key: str, problem: Any, origin: str, overridden: Sequence[str]) -> str:
+    """Who gave the setting at `key`; a check of several settings together may concern both."""
+    inside = any(not key or leaf.startswith(f"{key}.") for leaf in overridden)
+    if problem["type"] == "value_error" and inside:
+        return f"{origin} with the command line"
+    return "command line" if inside or any(f"{key}.".startswith(f"{leaf}.") for leaf in overridden) else origin
 
 
 def _explain(key: str, problem: Any) -> str:
@@ -388,8 +408,8 @@ def _explain(key: str, problem: Any) -> str:
     if kind == "missing":
         return f"{key}: this setting is missing, and has no default."
     if kind == "literal_error":
-        close = difflib.get_close_matches(str(value), problem["ctx"]["expected"].replace("'", "").split(), n=1)
-        hint = f" Did you mean '{close[0].strip(',')}'?" if close else ""
+        close = difflib.get_close_matches(str(value), re.findall("'([^']*)'", problem["ctx"]["expected"]), n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
         return f"{key}: {value!r} is not one of {problem['ctx']['expected']}.{hint}"
     message = problem["msg"].removeprefix("Value error, ")
     if kind == "value_error":

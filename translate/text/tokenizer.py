@@ -38,6 +38,7 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, sa
     sample = _sample(_training_lines(lines), seed)
     if not sample:
         raise DataError("The tokenizer has nothing to learn from: the training text holds no visible character.")
+    sample = _without_rare_characters(sample, config, say)
     writer = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -46,7 +47,7 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, sa
             model_type=config.kind,
             vocab_size=config.vocabulary,
             hard_vocab_limit=False,
-            character_coverage=_coverage(sample, config, say),
+            character_coverage=1.0,
             byte_fallback=config.byte_fallback,
             normalization_rule_name=config.normalization,
             pad_id=PAD,
@@ -190,19 +191,26 @@ def _sample(lines: Iterator[str], seed: int) -> list[str]:
     return sample
 
 
-def _coverage(sample: list[str], config: TokenizerConfig, say: Callable[[str], None]) -> float:
-    """The share of the text whose characters may have a piece each without taking more than half of the vocabulary."""
+def _without_rare_characters(sample: list[str], config: TokenizerConfig, say: Callable[[str], None]) -> list[str]:
+    """Blank out the rarest characters where one piece for each would take more than half of the vocabulary.
+
+    sentencepiece's own coverage cannot go below 98 %, which is too much for a large alphabet in a small vocabulary.
+    """
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=config.normalization)
+    normalized = [normalizer.normalize(line) for line in sample]
     counts = Counter[str]()
-    for line in sample:
-        counts.update(normalizer.normalize(line))
+    for line in normalized:
+        counts.update(line)
     most = (config.vocabulary - 4 - _NUM_BYTES * config.byte_fallback) // 2
     if len(counts) <= most:
-        return 1.0
-    covered = sum(count for _, count in counts.most_common(most)) / counts.total()
+        return sample
+    frequent = counts.most_common(most)
+    covered = sum(count for _, count in frequent) / counts.total()
     rest = "spelt as bytes" if config.byte_fallback else "unknown"
     say(
         f"The text has {len(counts):,} different characters; the {most:,} most frequent ({covered:.2%} of the text) "
         f"become pieces, the others are {rest}. A larger tokenizer.vocabulary has room for more."
     )
-    return covered
+    blanked = dict.fromkeys(map(ord, counts.keys() - dict(frequent).keys()), " ")
+    lines = (line.translate(blanked).strip() for line in normalized)
+    return [line for line in lines if line]
