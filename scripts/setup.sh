@@ -17,6 +17,7 @@ install() {
     fi
     echo "Installing into .venv (once; a few minutes) ..." >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}" >&2
-    # The extras include the base, not the other way round.
-    echo "$root $(cksum < pyproject.toml)" | tee "$stamp" > .venv/.installed-base
+    # What has the extras has the base too, not the other way round.
+    echo "$root $(cksum < pyproject.toml)" > .venv/.installed-base
+    [ "$stamp" = .venv/.installed-base ] || cp .venv/.installed-base "$stamp"
 }

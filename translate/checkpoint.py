@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tomllib
 import warnings
@@ -33,6 +34,7 @@ from translate.text.tokenizer import Tokenizer
 MANIFEST = "MANIFEST.json"
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 TEMPORARY = ".tmp-"
+NAME = re.compile(r"(step|average)-[0-9]+")  # of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,10 @@ class Checkpoint:
     def damage(self) -> str | None:
         """What is wrong with it, or None."""
         try:
-            manifest = json.loads((self.path / MANIFEST).read_text())
-            for name, digest in manifest["sha256"].items():
+            digests = json.loads((self.path / MANIFEST).read_text())["sha256"]
+            if set(digests) != {MODEL, OPTIMIZER, STATE}:
+                return f"{MANIFEST} does not name {MODEL}, {OPTIMIZER} and {STATE}"
+            for name, digest in digests.items():
                 content = (self.path / name).read_bytes()
                 if hashlib.sha256(content).hexdigest() != digest:
                     return f"{name} does not match its SHA-256 in {MANIFEST}"
@@ -70,7 +74,13 @@ class Checkpoint:
         return read_tensors(self.path / OPTIMIZER)
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads((self.path / STATE).read_text())
+        path = self.path / STATE
+        try:
+            state = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: not readable: {error}") from None
+        if not isinstance(state, dict) or not {"step", "seconds", "last_validated"} <= state.keys():
+            raise RunError(f"{path} is not one of ours: it does not say where training stands.")
         return state
 
 
@@ -127,8 +137,12 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Only one trainer at a time; the lock goes with the process, however it ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot hold a run: {error.strerror}. Give another --run.") from None
+        with lock as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -139,7 +153,7 @@ class Run:
 
     def checkpoints(self) -> list[Checkpoint]:
         """The step checkpoints, oldest first, whether sound or not."""
-        found = [Checkpoint(p) for p in self.checkpoints_path.glob("step-*") if p.name[5:].isdigit()]
+        found = [Checkpoint(p) for p in self.checkpoints_path.glob("step-*") if p.name[5:].isdecimal()]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     def latest(self) -> Checkpoint | None:
@@ -153,10 +167,9 @@ class Run:
 
     def best(self) -> Checkpoint:
         """The checkpoint that `best` names; if it is damaged, the newest sound one."""
-        pointer = self.path / "best"
-        if pointer.is_file():
-            name = pointer.read_text().strip()
-            checkpoint = Checkpoint(self.checkpoints_path / Path(name).name)
+        name = self._pointed("best")
+        if name is not None:
+            checkpoint = Checkpoint(self.checkpoints_path / name)
             damage = checkpoint.damage()
             if damage is None:
                 return checkpoint
@@ -192,8 +205,12 @@ class Run:
             if damage is not None:
                 raise RunError(f"{temporary}: what was written reads back differently: {damage}. Check the disk.")
             _sync_directory(temporary)
-            shutil.rmtree(final, ignore_errors=True)
+            aside = self.checkpoints_path / f"{TEMPORARY}old-{name}"
+            if final.exists():  # moved, not removed, so that the moment without either is as short as can be
+                shutil.rmtree(aside, ignore_errors=True)
+                final.rename(aside)
             temporary.rename(final)
+            shutil.rmtree(aside, ignore_errors=True)
             _sync_directory(self.checkpoints_path)
         except OSError as error:
             needed = sum(map(len, contents.values()))
@@ -206,11 +223,20 @@ class Run:
         """Make `best` or `last` name a checkpoint."""
         write_file(self.path / pointer, f"{checkpoint.name}\n".encode())
 
+    def _pointed(self, pointer: str) -> str | None:
+        """What `best` or `last` names; None where there is none, or where it leads out of checkpoints/."""
+        path = self.path / pointer
+        if not path.is_file():
+            return None
+        name = path.read_bytes().decode(errors="replace").strip()
+        if NAME.fullmatch(name):
+            return name
+        warnings.warn(f"{path} does not name a checkpoint but {name[:80]!r}; it is not followed.", stacklevel=3)
+        return None
+
     def purge(self, keep: set[str]) -> None:
         """Remove step checkpoints not named; what `best` and `last` name is never touched."""
-        for pointer in ("best", "last"):
-            if (self.path / pointer).is_file():
-                keep = keep | {(self.path / pointer).read_text().strip()}
+        keep = keep | {name for pointer in ("best", "last") if (name := self._pointed(pointer)) is not None}
         for checkpoint in self.checkpoints():
             if checkpoint.name not in keep:
                 shutil.rmtree(checkpoint.path)
@@ -223,9 +249,16 @@ class Run:
         checkpoint = checkpoint or self.best()
         weights = checkpoint.weights()
         settings = self.config().model
-        with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before they are made
-            shapes = Seq2Seq(settings, source.size, target.size)
-        check_fit(shapes, weights, where=str(checkpoint.path / MODEL))
+        where = checkpoint.path / MODEL
+        layers = max(settings.encoder.layers, settings.decoder.layers)
+        if layers > len(weights):
+            raise RunError(f"{where} does not fit the configuration: {layers} layers, but {len(weights)} tensors.")
+        try:
+            with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before they are made
+                shapes = Seq2Seq(settings, source.size, target.size)
+        except (RuntimeError, TypeError, OverflowError) as error:  # sizes that do not even fit into 64 bits
+            raise RunError(f"{where} does not fit the configuration, whose widths are too large: {error}") from None
+        check_fit(shapes, weights, where=str(where))
         model = Seq2Seq(settings, source.size, target.size)
         fill(model, weights)
         return model.eval()
@@ -235,8 +268,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; anything else, a pickle above all, is refused."""
     try:
         return load_tensors(path.read_bytes())
-    except FileNotFoundError:
-        raise RunError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}.") from None
     except (SafetensorError, ValueError, KeyError) as error:
         raise RunError(f"{path} is not a safetensors file: {error}. Pickles and .pt files are never read.") from None
 
@@ -264,8 +297,12 @@ def fill(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """Replace a small file in one move."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
-    _write_synced(temporary, content)
-    temporary.replace(path)
+    try:
+        _write_synced(temporary, content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"{path}: writing {len(content):,} bytes failed: {error.strerror}.") from error
 
 
 def _write_synced(path: Path, content: bytes) -> None:

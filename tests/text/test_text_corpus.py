@@ -143,7 +143,7 @@ def test_a_silent_network_fails_in_seconds() -> None:
         assert fail_to_reach_the_hub(f"http://127.0.0.1:{silent.getsockname()[1]}") < 20
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pairs=st.lists(st.builds(Pair, LINES, LINES), max_size=6),
     end=st.sampled_from(["\n", "\r\n"]),
@@ -276,6 +276,7 @@ def test_the_fingerprint_follows_content_and_sides(tmp_path: Path) -> None:
     assert len(prints) == 3
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_tidy_keeps_offsets_and_leaves_one_line(text: str) -> None:
     clean = tidy(text)

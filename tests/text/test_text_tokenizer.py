@@ -51,6 +51,7 @@ def variant(request: pytest.FixtureRequest) -> Tokenizer:
     return learn(LINES, request.param)[0]
 
 
+@settings(deadline=None)
 @given(TEXTS)
 @example("a ▅ \ud800 \x00")
 def test_any_text_comes_back_with_single_spaces(tokenizer: Tokenizer, text: str) -> None:
@@ -58,6 +59,7 @@ def test_any_text_comes_back_with_single_spaces(tokenizer: Tokenizer, text: str)
     assert tokenizer.decode(tokenizer.encode(text)) == wanted
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_text_in_any_variant_stays_one_line(variant: Tokenizer, text: str) -> None:
     ids = variant.encode(text)
@@ -69,6 +71,7 @@ def test_text_in_any_variant_stays_one_line(variant: Tokenizer, text: str) -> No
     assert decoded == decoded.strip(" ")
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*WORDS, "Ärger", "zebra", "😀"]), min_size=1, max_size=12))
 def test_decoding_equals_sentencepieces_own(variant: Tokenizer, words: list[str]) -> None:
     ids = variant.encode(" ".join(words))
@@ -77,6 +80,7 @@ def test_decoding_equals_sentencepieces_own(variant: Tokenizer, words: list[str]
         assert variant.decode(ids) == processor.decode(ids)
 
 
+@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=5))
 def test_many_texts_are_encoded_like_each_alone(variant: Tokenizer, texts: list[str]) -> None:
     alone = [variant.encode(text) for text in texts]
@@ -84,10 +88,11 @@ def test_many_texts_are_encoded_like_each_alone(variant: Tokenizer, texts: list[
     assert [variant.encode_words(text)[0] for text in texts] == alone
 
 
-@settings(max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(TEXTS)
 @example("ﬁn ½ ﷺ x\u00a0y a\tb")
 @example("▁ a ▁▁ b")
+@example("a\u00a0 b \u00a0c")
 def test_pieces_know_their_words(variant: Tokenizer, text: str) -> None:
     ids, words = variant.encode_words(text)
     assert len(ids) == len(words)
@@ -110,7 +115,7 @@ def test_word_indices_by_example(tokenizer: Tokenizer) -> None:
     assert set(tokenizer.decode(spelt.get(-1, []))) <= {" "}
 
 
-@settings(max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_decoded_pieces_know_their_words(variant: Tokenizer, data: st.DataObject) -> None:
     ids = data.draw(st.lists(st.integers(0, variant.size - 1), max_size=30))
@@ -123,6 +128,7 @@ def test_decoded_pieces_know_their_words(variant: Tokenizer, data: st.DataObject
     assert all(word == -1 for index, word in zip(ids, words, strict=True) if index in (PAD, BOS, EOS))
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8))
 def test_both_word_maps_agree(variant: Tokenizer, words: list[str]) -> None:
     text = " ".join(words)
@@ -197,7 +203,7 @@ def test_an_empty_corpus_is_refused(lines: list[str]) -> None:
 
 
 def test_a_corpus_that_normalizes_to_nothing_is_refused() -> None:
-    with pytest.raises(DataError, match="cannot learn from this text"):
+    with pytest.raises(DataError, match=r"nothing to learn|cannot learn"):
         learn(["\u3000\u00a0"] * 100, VARIANTS[2])
 
 
@@ -230,7 +236,7 @@ def test_a_model_file_loads_and_a_damaged_one_is_named(tmp_path: Path, tokenizer
 def test_a_foreign_model_with_other_ids_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(LINES))
     sentencepiece.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=60, minloglevel=2
+        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=50, minloglevel=2
     )
     with pytest.raises(RunError, match=r"must be the pieces 0, 1, 2, 3, not \(-1, 0, 1, 2\)"):
         Tokenizer.load(tmp_path / "m.model")

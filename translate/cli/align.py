@@ -54,8 +54,10 @@ def command(
     if as_json and (gold is None or output == Path("-")):
         raise UserError("--json prints the scores against --gold, alone on stdout; --format json writes the matrices.")
     numbers = _range(lines)
-    sources = _read(source)[numbers]
-    targets = None if target is None else _read_as_many(target, source, numbers)
+    sources, targets = _read_sides(source, target)
+    if lines is not None and len(sources) <= numbers.start:
+        raise UserError(f"--lines {lines}: {source} has {len(sources)} lines.")
+    sources, targets = sources[numbers], targets[numbers] if targets is not None else None
     translator = load_translator(run, beam, device)
     first = (numbers.start or 0) + 1
 
@@ -81,12 +83,19 @@ def _read(path: Path) -> list[str]:
     return list(lines_of(sys.stdin.buffer, "stdin") if str(path) == "-" else read_lines(path))
 
 
-def _read_as_many(path: Path, source: Path, numbers: slice) -> list[str]:
-    from translate.text.corpus import parallel_files
+def _read_sides(source: Path, target: Path | None) -> tuple[list[str], list[str] | None]:
+    from translate.errors import DataError, UserError
 
-    if str(source) == "-":
-        return _read(path)[numbers]
-    return [pair.target for pair in parallel_files(source, path).pairs()][numbers]
+    if str(source) == "-" == str(target):
+        raise UserError("--source - --target -: only one of them can be stdin.")
+    sources = _read(source)
+    targets = None if target is None else _read(target)
+    if targets is not None and len(sources) != len(targets):
+        raise DataError(
+            f"{source} has {len(sources)} lines, {target} {len(targets)}: "
+            "line N of each must be a translation of the other."
+        )
+    return sources, targets
 
 
 def _range(lines: str | None) -> slice:
@@ -104,6 +113,7 @@ def _range(lines: str | None) -> slice:
 def _write(
     sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], format: Format, output: Path | None, run: Path
 ) -> None:
+    import contextlib
     import json
     import sys
 
@@ -112,7 +122,8 @@ def _write(
     if format in PICTURES:
         _draw(sentences, format, output or run / "alignment")
         return
-    with sys.stdout if output in (None, Path("-")) else open_for_writing(output) as file:
+    to_stdout = output in (None, Path("-"))
+    with contextlib.nullcontext(sys.stdout) if to_stdout else open_for_writing(output) as file:
         for sentence in sentences:
             text = format_pharaoh(sentence.links) if format == Format.pharaoh else json.dumps(sentence.record())
             file.write(text + "\n")
@@ -137,7 +148,10 @@ def _draw(sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], form
 
     if str(folder) == "-":
         raise UserError("--output -: pictures need a folder, one file a sentence.")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {folder}: is no folder and cannot be made one: {error.strerror}.") from None
     count = 0
     for sentence in sentences:
         if sentence.target_words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -26,6 +27,8 @@ for module in (init, train, evaluate, text, interactive, align, info, zoo, docto
 def main() -> None:
     """Run the command line; 0 done, 2 the user's mistake, 130 and 143 stopped by a signal, 1 our bug."""
     warnings.showwarning = _show_warning
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        sys.stdout.reconfigure(encoding="utf-8")  # a translation is UTF-8 as the corpus is, whatever the locale
     try:
         app()
     except UserError as error:
@@ -34,8 +37,11 @@ def main() -> None:
         _fail(str(stop) or "Stopped; there was nothing to save yet.", 128 + stop.signal_number)
     except KeyboardInterrupt:
         _fail("Stopped.", 130)
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does. Python would complain once more when it closes stdout.
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # Whoever read our output has gone, as `head` does; Typer exits with 1 then. Python would complain once more
+        # when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 

@@ -15,6 +15,7 @@ def command(
     split: Annotated[str, typer.Option(help="Which of the run's own data: test or valid.")] = "test",
     source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Its translations by people.")] = None,
+    min_words: Annotated[int, typer.Option(min=0, help="Only sources of at least so many words.")] = 0,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -31,10 +32,10 @@ def command(
         raise UserError("--source and --reference go together: give both, or neither for the run's own data.")
     Run.open(run)
     files = (source, reference) if source is not None and reference is not None else split_files(run, split)
-    sources, references = read_pairs(*files)
+    sources, references = read_pairs(*files, min_words=min_words)
     translator = load_translator(run, beam, device)
     evaluation, hypotheses = evaluate_lines(translator, sources, references)
-    if source is None and beam is None:
+    if source is None and beam is None and not min_words:
         keep_translations(run, split, hypotheses, evaluation)
     if as_json:
         print(json.dumps(evaluation.as_json()))

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from translate.text.split import Split
 
 
+OTHER_KINDS = {"tsv", "jsonl", "parquet"}  # endings of corpora that hold both sides: no language is called so
+
+
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the corpus and its configuration.")],
     source: Annotated[Path, typer.Option(help="Text in the language to translate from, one sentence a line.")],
@@ -44,13 +47,13 @@ def _languages(source: Path, target: Path, source_lang: str | None, target_lang:
     from translate.errors import UserError
 
     endings = source.suffix[1:], target.suffix[1:]
-    if not all(endings) or endings[0] == endings[1]:
+    if not all(endings) or endings[0] == endings[1] or {*endings} & OTHER_KINDS:
         endings = ("src", "tgt")
     languages = source_lang or endings[0], target_lang or endings[1]
     if languages[0] == languages[1]:
         raise UserError(f"Both languages are called '{languages[0]}'. Give --source-lang and --target-lang.")
     for language in languages:
-        if not language.replace("-", "").replace("_", "").isalnum():
+        if not language.replace("-", "").replace("_", "").isalnum() or language in OTHER_KINDS:
             raise UserError(f"'{language}' cannot name a language: use letters and digits, as in en or pt-BR.")
     return languages
 

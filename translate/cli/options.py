@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from translate.decoding.translator import Translator
 
-RunArgument = Annotated[Path, typer.Argument(help="Folder of a run, as `translate train` made it.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as `translate train` made it.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. The run's own if left out.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 

@@ -12,7 +12,7 @@ from translate.cli.options import BeamOption, DeviceOption, RunArgument
 
 def command(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="A file to translate; - is stdin.")] = Path("-"),
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file to translate; - is stdin.")] = Path("-"),
     beam: BeamOption = None,
     nbest: Annotated[int, typer.Option(min=1, help="Translations per line, best first.")] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each.")] = False,

@@ -10,8 +10,10 @@ import typer
 
 
 def command(
-    config: Annotated[Path, typer.Argument(help="A configuration file; `translate init` writes one.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")] = None,
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="A configuration file; `translate init` writes one.")
+    ],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change.")] = None,
     run: Annotated[
         Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
     ] = None,
@@ -33,7 +35,7 @@ def command(
     except Stopped as stop:
         words = ["translate", "train", str(config), *(overrides or ()), "--run", str(path), "--resume"]
         again = shlex.join(words + ["--no-test"] * no_test)
-        raise Stopped(stop.signal_number, f"{stop or 'Stopped.'}\nGo on with: {again}".lstrip()) from None
+        raise Stopped(stop.signal_number, f"{str(stop) or 'Stopped.'}\nGo on with: {again}") from None
     reporter.say(f"The run is in {path}. Try: translate interactive {shlex.quote(str(path))}")
 
 

@@ -10,6 +10,7 @@ from translate.alignment.extract import argmax_links, word_weights
 from translate.alignment.formats import FloatArray, Link, alignment_record
 from translate.decoding.translator import Translation, Translator
 from translate.errors import UserError
+from translate.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ def align_translation(
 ) -> AlignedSentence:
     """Align one translation that was found (target None) or given."""
     assert translation.attention is not None
-    src_words = [*translator.source.encode_words(source)[1][: len(translation.src_ids) - 1], -1]
+    source_words, src_words = _cut(translator.source, source, len(translation.src_ids) - 1)
     if target is None:
         target, tgt_words = translator.target.decode_words(translation.tgt_ids)
+        target_words = _words(target)
     else:
-        tgt_words = [*translator.target.encode_words(target)[1][: len(translation.tgt_ids) - 1], -1]
-    source_words, target_words = _words(source), _words(target)
+        target_words, tgt_words = _cut(translator.target, target, len(translation.tgt_ids) - 1)
     by_word = word_weights(translation.attention, src_words, tgt_words, len(source_words), len(target_words))
     return AlignedSentence(
         line=line,
@@ -72,6 +73,17 @@ def align_translation(
         word_weights=by_word,
         links=argmax_links(by_word),
     )
+
+
+def _cut(tokenizer: Tokenizer, text: str, num_pieces: int) -> tuple[list[str], list[int]]:
+    """The words of a text and the word of each of its first pieces and of `</s>`, which is in none.
+
+    Of a line that was too long, only words up to the last piece that was read count: a matrix of all would be huge.
+    """
+    words, places = _words(text), tokenizer.encode_words(text)[1]
+    if num_pieces < len(places):
+        words = words[: max(places[:num_pieces], default=-1) + 1]
+    return words, [*places[:num_pieces], -1]
 
 
 def _words(text: str) -> list[str]:

@@ -34,7 +34,11 @@ def line_chunks(path: Path) -> Iterator[list[str]]:
 
 def _read(path: Path, arrived: queue.Queue[str | BaseException | None]) -> None:
     try:
-        lines = lines_of(sys.stdin.buffer, "stdin") if str(path) == "-" else read_lines(path)
+        if str(path) == "-":
+            # A reader of our own: Python aborts at its end if this thread still waits inside sys.stdin's.
+            lines = lines_of(open(sys.stdin.fileno(), "rb", closefd=False), "stdin")  # noqa: SIM115
+        else:
+            lines = read_lines(path)
         for line in lines:
             arrived.put(line)
         arrived.put(None)

@@ -15,11 +15,12 @@ from translate.evaluation.metrics import Evaluation, check_counts, evaluate
 from translate.text.corpus import parallel_files
 
 
-def read_pairs(source: Path, reference: Path) -> tuple[list[str], list[str]]:
-    """Both sides of a test set; unequal or empty ones are refused."""
-    pairs = list(parallel_files(source, reference).pairs())
+def read_pairs(source: Path, reference: Path, min_words: int = 0) -> tuple[list[str], list[str]]:
+    """Both sides of a test set, or of its pairs with at least so many source words; unequal sides are refused."""
+    pairs = [pair for pair in parallel_files(source, reference).pairs() if len(pair.source.split()) >= min_words]
     if not pairs:
-        raise DataError(f"{source} and {reference} are empty: there is nothing to score.")
+        wanted = f"no sentence of at least {min_words} words" if min_words else "no sentence"
+        raise DataError(f"{source} and {reference} have {wanted}: there is nothing to score.")
     return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 

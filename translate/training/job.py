@@ -45,6 +45,8 @@ def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Jo
         if not resume:
             raise RunError(f"{run.path} holds a run already. Go on with it by --resume, or give another --run.")
         config = merge_for_resume(config, run)
+        if test:
+            _add_test_split(config, run)
     else:
         if run.path.is_dir() and any(p for p in run.path.iterdir() if p.name not in PREPARED):
             raise RunError(f"{run.path} holds files that are no run. Give another --run.")
@@ -52,13 +54,8 @@ def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Jo
         _create(config, run, test, say)
     source, target = run.tokenizers()
     train = _training_pairs(config, run, source, target, say)
-    valid_path = run.path / "cache" / "valid.arrow"
-    valid_files = split_files(run.path, "valid")
-    prepare(parallel_files(*valid_files), source, target, config.data, valid_path)
-    valid = PairDataset(valid_path)
-    if not len(valid):
-        raise DataError(f"data.valid = '{config.data.valid}': no pair is left after filtering.")
-    return Job(config, run, source, target, train, valid, *read_pairs(*valid_files))
+    valid = _valid_pairs(config, run, source, target)
+    return Job(config, run, source, target, train, valid, *read_pairs(*split_files(run.path, "valid")))
 
 
 PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
@@ -66,9 +63,7 @@ PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.targe
 
 def _create(config: Config, run: Run, test: bool, say: Say) -> None:
     corpora: dict[Split, Corpus] = {split: find_corpus(config.data, split) for split in splits(test)}
-    note = {}
-    for split, corpus in corpora.items():
-        note[split] = {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
+    note = {split: _note_of(corpus) for split, corpus in corpora.items()}
     source, target = _tokenizers(config, corpora["train"], say)
     (run.path / "data").mkdir(parents=True, exist_ok=True)
     for split, corpus in corpora.items():
@@ -76,7 +71,31 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
             _copy_split(corpus, run.path / "data", split)
     write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
     _prepare_training(config, run, corpora["train"], source, target, say)
+    _valid_pairs(config, run, source, target)  # what is wrong with them must show before there is a run
     run.create(config, source, target)
+
+
+def _note_of(corpus: Corpus) -> dict[str, Any]:
+    return {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
+
+
+def _add_test_split(config: Config, run: Run) -> None:
+    """Give a run that was started with --no-test its own copy of the test set."""
+    note = _read_note(run)
+    if "test" not in note:
+        corpus = find_corpus(config.data, "test")
+        _copy_split(corpus, run.path / "data", "test")
+        note["test"] = _note_of(corpus)
+        write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
+
+
+def _valid_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer) -> PairDataset:
+    path = run.path / "cache" / "valid.arrow"
+    path.parent.mkdir(exist_ok=True)
+    report = prepare(parallel_files(*split_files(run.path, "valid")), source, target, config.data, path)
+    if not report.kept:
+        raise DataError(f"data.valid = '{config.data.valid}': {report}. Validation needs at least one pair.")
+    return PairDataset(path)
 
 
 def splits(test: bool) -> tuple[Split, ...]:

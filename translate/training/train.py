@@ -5,9 +5,11 @@ from __future__ import annotations
 from translate.checkpoint import Run
 from translate.config import Config
 from translate.decoding.translator import Translator
+from translate.errors import Stopped
 from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
 from translate.training.job import merge_for_resume, open_job
 from translate.training.logging import Reporter
+from translate.training.precision import resolve_device
 from translate.training.signals import StopSignals
 from translate.training.trainer import Trainer, is_finished
 
@@ -20,10 +22,13 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
         if finished and (tested or not test):
             reporter.say(f"{run.path} is finished. More train.steps go on with it.")
             return
+        resolve_device(config.train.device)  # before there is a run that a second try would find in its way
         job = open_job(config, run, resume, test, reporter.say)
         trainer = Trainer(job, reporter, signals)
         trainer.fit()
         signals.can_save = False
+        if signals.received is not None:  # too late for the loop to see it
+            raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
         if test:
             _test(run, trainer, reporter)
 

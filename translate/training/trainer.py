@@ -76,6 +76,7 @@ class Trainer:
         self.model = Seq2Seq(self.config.model, job.source.size, job.target.size).to(self.device)
         self.optimizer = build_optimizer(self.model, self.settings)
         self.progress = Progress()
+        self.saved: int | None = None  # the update whose checkpoint this process has written or read
         greedily = self.config.search.model_copy(update={"beam": 1})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
@@ -257,7 +258,7 @@ class Trainer:
         progress = self.progress
         name = f"step-{progress.step:08d}"
         score = self._judged(scores)
-        improved = progress.best_score is None or score > progress.best_score
+        improved = np.isfinite(score) and (progress.best_score is None or score > progress.best_score)
         progress.last_validated = progress.step
         progress.history.append((name, score))
         if improved:
@@ -329,6 +330,7 @@ class Trainer:
         weights = _weights(self.model)
         tensors = optimizer_tensors(self.optimizer, self.model)
         checkpoint = self.run.save(f"step-{progress.step:08d}", weights, tensors, state)
+        self.saved = progress.step
         self.run.point("last", checkpoint)
         if progress.best_name and (self.run.checkpoints_path / progress.best_name).is_dir():
             self.run.point("best", Checkpoint(self.run.checkpoints_path / progress.best_name))
@@ -377,8 +379,7 @@ class Trainer:
     def _stop_if_asked(self) -> None:
         if self.signals.received is None:
             return
-        latest = self.run.checkpoints()
-        if not latest or latest[-1].step < self.progress.step:
+        if self.saved != self.progress.step:
             self._save()
         raise Stopped(self.signals.received, f"Stopped after update {self.progress.step}; the checkpoint is saved.")
 
@@ -399,6 +400,7 @@ class Trainer:
         except TypeError as error:
             raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
         self.progress.history = [(name, score) for name, score in self.progress.history]
+        self.saved = self.progress.step
         if self.precision.scaler.is_enabled() and self.progress.scaler:
             self.precision.scaler.load_state_dict(self.progress.scaler)
         self.reporter.say(f"Going on from {checkpoint.path}.")

@@ -1,0 +1,388 @@
+"""A user's mistake is one message on stderr that names the culprit, exit code 2, no traceback, and nothing written."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from translate.cli.app import main
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
+    """Call the command line in this process, in an empty folder, and give back what the refusal says."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main() sets it
+
+    def call(*arguments: str | Path, says: tuple[str, ...]) -> str:
+        monkeypatch.setattr(sys, "argv", ["translate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        assert end.value.code == 2, err
+        assert out == ""
+        assert "Traceback" not in err
+        for part in says:
+            assert part in err
+        return err
+
+    return call
+
+
+def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Change a file line by line."""
+    path.write_bytes(b"".join(line + b"\n" for line in change(path.read_bytes().split(b"\n")[:-1])))
+
+
+# -- train ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.attention.scroe=dot", ("command line", "model.attention.scroe", "unknown setting", "'score'")),
+        ("model.attention.score=dott", ("model.attention.score", "'dott'", "Did you mean 'dot'?")),
+        ("train.steps=many", ("train.steps", "'many'")),
+        ("train.stepps=3", ("train.stepps", "'steps'")),
+        ("nosuch.thing=3", ("nosuch", "unknown setting")),
+        ("train.steps", ("'train.steps'", "key=value")),
+        ("data.source_lang=de", ("train.de", "found", "train.en")),
+        ("data.train=trian", ("data.train = 'trian'", "trian.en", "'train.en'")),
+        ("data.test=none", ("data.test = 'none'",)),
+        ("train.device=cuda", ("train.device = 'cuda'", "this machine has none", "cpu")),
+        ("train.init_from=nowhere", ("nowhere", "no such run")),
+        ("data.max_length=1", ("200 pairs read, 0 kept", "longer than 1 pieces", "at least 2 pairs")),
+    ],
+)
+def test_train_refuses_a_setting(refused: Refused, project: Path, override: str, says: tuple[str, ...]) -> None:
+    import torch
+
+    if override.endswith("cuda") and torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    refused("train", project, override, says=says)
+    # Nothing that a second, correct try would stumble over.
+    assert not Path("runs/tiny/config.toml").exists()
+    assert not Path("runs/tiny/checkpoints").exists()
+
+
+def test_train_names_the_file_of_an_unknown_setting(refused: Refused, project: Path) -> None:
+    project.write_text(project.read_text() + "\n[trian]\nsteps = 3\n")
+    refused("train", project, says=(f"{project}: trian: unknown setting", "'train'"))
+
+
+def test_train_without_its_configuration(refused: Refused) -> None:
+    refused("train", "nowhere.toml", says=("nowhere.toml: no such file", "translate init"))
+
+
+def test_train_with_a_folder_for_a_configuration(refused: Refused, project: Path) -> None:
+    refused("train", project.parent, says=(f"{project.parent} is a folder",))
+
+
+def test_train_with_broken_toml(refused: Refused, project: Path) -> None:
+    project.write_text("[data\n")
+    refused("train", project, says=(f"{project}: not valid TOML", "line 1"))
+
+
+def test_train_without_its_data_folder(refused: Refused, project: Path) -> None:
+    (project.parent / "data").rename(project.parent / "elsewhere")
+    refused("train", project, says=(f"data.folder: {project.parent / 'data'}: no such folder",))
+
+
+def test_train_without_one_of_its_files(refused: Refused, project: Path) -> None:
+    (project.parent / "data" / "valid.fr").unlink()
+    refused("train", project, says=("data.valid = 'valid'", "valid.fr"))
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 200), ("valid", 14), ("test", 12)])
+def test_train_on_unequal_sides(refused: Refused, project: Path, split: str, count: int) -> None:
+    edit(project.parent / "data" / f"{split}.fr", lambda lines: lines[:-1])
+    refused("train", project, says=(f"{split}.en has {count} lines", f"{split}.fr {count - 1}"))
+    assert not Path("runs/tiny/config.toml").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_train_on_empty_files(refused: Refused, project: Path, split: str) -> None:
+    for ending in ("en", "fr"):
+        (project.parent / "data" / f"{split}.{ending}").write_bytes(b"")
+    refused("train", project, says=(f"{split}.en", "no pairs"))
+    assert not Path("runs/tiny/config.toml").exists()
+
+
+def test_train_on_one_pair(refused: Refused, project: Path) -> None:
+    for ending in ("en", "fr"):
+        edit(project.parent / "data" / f"train.{ending}", lambda lines: lines[:1])
+    refused("train", project, says=("train.en", "1 pair read, 1 kept", "at least 2 pairs"))
+
+
+def test_train_on_blank_lines_only(refused: Refused, project: Path) -> None:
+    for ending in ("en", "fr"):
+        edit(project.parent / "data" / f"train.{ending}", lambda lines: [b" "] * len(lines))
+    refused("train", project, says=("tokenizer has nothing to learn from",))
+
+
+def test_train_with_one_side_empty_everywhere(refused: Refused, project: Path) -> None:
+    edit(project.parent / "data" / "train.fr", lambda lines: [b""] * len(lines))
+    refused("train", project, says=("200 pairs read, 0 kept", "200 with an empty side", "at least 2 pairs"))
+
+
+def test_train_with_no_valid_pair_left_can_be_mended_and_repeated(refused: Refused, project: Path) -> None:
+    edit(project.parent / "data" / "valid.fr", lambda lines: [b""] * len(lines))
+    for _ in range(2):  # the second try meets the same mistake, not a half-made run
+        refused("train", project, says=("data.valid = 'valid'", "14 pairs read, 0 kept"))
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_train_on_invalid_utf8(refused: Refused, project: Path, split: str) -> None:
+    file = project.parent / "data" / f"{split}.fr"
+    edit(file, lambda lines: [*lines[:6], b"caf\xe9", *lines[7:]])
+    refused("train", project, says=(f"{file}:7: not valid UTF-8", "0xe9", "column 4"))
+    assert not Path("runs/tiny/config.toml").exists()
+
+
+def test_train_into_a_finished_run(refused: Refused, project: Path, tiny_run: Path) -> None:
+    before = sorted(path.name for path in tiny_run.iterdir())
+    refused("train", project, "--run", tiny_run, says=(f"{tiny_run} holds a run already", "--resume", "--run"))
+    assert sorted(path.name for path in tiny_run.iterdir()) == before
+
+
+def test_train_into_a_folder_of_something_else(refused: Refused, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
+    refused("train", project, "--run", tmp_path / "photos", says=("photos holds files that are no run",))
+
+
+def test_train_into_a_file(refused: Refused, project: Path) -> None:
+    refused("train", project, "--run", project, says=(f"{project}: cannot hold a run",))
+
+
+# -- commands on a run ------------------------------------------------------------------------------------------------
+
+ON_RUNS = {
+    "evaluate": (),
+    "text": (),
+    "interactive": (),
+    "info": (),
+    "align": ("--source", os.devnull),
+}
+
+
+@pytest.mark.parametrize("command", ON_RUNS)
+def test_missing_run(refused: Refused, command: str) -> None:
+    refused(command, "nowhere", *ON_RUNS[command], says=("nowhere: no such run", "translate train"))
+
+
+@pytest.mark.parametrize("command", ON_RUNS)
+def test_folder_that_is_no_run(refused: Refused, command: str, project: Path) -> None:
+    refused(command, project.parent, *ON_RUNS[command], says=(f"{project.parent} is not a run",))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "text", "align"])
+def test_unknown_device(refused: Refused, command: str, tiny_run: Path) -> None:
+    refused(command, tiny_run, *ON_RUNS[command], "--device", "tpu", says=("--device tpu", "cpu"))
+
+
+def test_run_without_its_tokenizer(refused: Refused, own_run: Path) -> None:
+    (own_run / "tokenizer.source.model").write_bytes(b"nonsense")
+    refused("text", own_run, says=("tokenizer.source.model", "cannot be read as a tokenizer"))
+
+
+def test_run_of_another_release(refused: Refused, own_run: Path) -> None:
+    config = own_run / "config.toml"
+    config.write_text(config.read_text().replace("[train]", "[train]\nmomentum = 3"))
+    refused("info", own_run, says=(f"{config}: train.momentum: unknown setting", "CHANGELOG.md"))
+
+
+def test_evaluate_needs_both_files(refused: Refused, tiny_run: Path, project: Path) -> None:
+    file = project.parent / "data" / "test.en"
+    for option in ("--source", "--reference"):
+        refused("evaluate", tiny_run, option, file, says=("--source and --reference go together",))
+
+
+def test_evaluate_on_unequal_sides(refused: Refused, tiny_run: Path, project: Path) -> None:
+    data = project.parent / "data"
+    edit(data / "test.fr", lambda lines: lines[:-1])
+    files = ("--source", data / "test.en", "--reference", data / "test.fr")
+    refused("evaluate", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
+
+
+def test_evaluate_on_nothing(refused: Refused, tiny_run: Path) -> None:
+    files = ("--source", os.devnull, "--reference", os.devnull)
+    refused("evaluate", tiny_run, *files, says=(os.devnull, "nothing to score"))
+
+
+def test_evaluate_on_a_missing_file(refused: Refused, tiny_run: Path) -> None:
+    refused("evaluate", tiny_run, "--source", "no.en", "--reference", "no.fr", says=("no.en: no such file",))
+
+
+def test_evaluate_on_an_unknown_split(refused: Refused, tiny_run: Path) -> None:
+    refused("evaluate", tiny_run, "--split", "dev", says=("no 'dev' data", "test, valid"))
+
+
+def test_text_on_a_missing_file(refused: Refused, tiny_run: Path) -> None:
+    refused("text", tiny_run, "no.en", says=("no.en: no such file",))
+
+
+def test_text_on_a_folder(refused: Refused, tiny_run: Path) -> None:
+    refused("text", tiny_run, ".", says=(".: cannot be read: Is a directory",))
+
+
+@pytest.mark.parametrize("lines", ["0", "0-3", "5-2", "a-b", "2-x", "-3", "1-2-3", "13", "13-20"])
+def test_align_refuses_lines(refused: Refused, tiny_run: Path, lines: str) -> None:
+    source = tiny_run / "data" / "test.source"
+    refused("align", tiny_run, "--source", source, f"--lines={lines}", says=(f"--lines {lines}",))
+
+
+def test_align_needs_a_target_for_gold(refused: Refused, tiny_run: Path, project: Path) -> None:
+    data = project.parent / "data"
+    gold = ("--gold", data / "test.align")
+    refused("align", tiny_run, "--source", data / "test.en", *gold, says=("--gold needs --target",))
+
+
+def test_align_on_gold_of_other_length(refused: Refused, tiny_run: Path, project: Path) -> None:
+    data = project.parent / "data"
+    edit(data / "test.align", lambda lines: lines[:-1])
+    files = ("--source", data / "test.en", "--target", data / "test.fr", "--gold", data / "test.align")
+    refused("align", tiny_run, *files, says=("12 lines of alignments", "11 lines of gold"))
+
+
+def test_align_on_broken_gold(refused: Refused, tiny_run: Path, project: Path) -> None:
+    data = project.parent / "data"
+    edit(data / "test.align", lambda lines: [*lines[:4], b"0-0 1:1", *lines[5:]])
+    files = ("--source", data / "test.en", "--target", data / "test.fr", "--gold", data / "test.align")
+    refused("align", tiny_run, *files, says=("test.align:5", "'1:1' is not a link"))
+
+
+def test_align_on_unequal_sides(refused: Refused, tiny_run: Path, project: Path) -> None:
+    data = project.parent / "data"
+    edit(data / "test.fr", lambda lines: lines[:-1])
+    files = ("--source", data / "test.en", "--target", data / "test.fr")
+    refused("align", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
+
+
+def test_align_with_both_sides_from_stdin(refused: Refused, tiny_run: Path) -> None:
+    refused("align", tiny_run, "--source", "-", "--target", "-", says=("only one of them can be stdin",))
+
+
+def test_align_json_needs_gold(refused: Refused, tiny_run: Path) -> None:
+    refused("align", tiny_run, "--source", os.devnull, "--json", says=("--json", "--gold", "--format json"))
+
+
+def test_align_pictures_need_a_folder(refused: Refused, tiny_run: Path, project: Path) -> None:
+    options = ("--source", tiny_run / "data" / "test.source", "--format", "png", "--output")
+    refused("align", tiny_run, *options, "-", says=("--output -: pictures need a folder",))
+    refused("align", tiny_run, *options, project, says=(f"--output {project}",))
+
+
+def test_align_output_that_cannot_be_written(refused: Refused, tiny_run: Path) -> None:
+    options = ("--source", tiny_run / "data" / "test.source", "--output", "no/such/folder/links")
+    refused("align", tiny_run, *options, says=("--output no/such/folder/links", "No such file or directory"))
+
+
+# -- init -------------------------------------------------------------------------------------------------------------
+
+
+def sides(project: Path, count: int) -> tuple[str | Path, ...]:
+    """Two files of the first training lines, as arguments of init."""
+    for ending in ("en", "fr"):
+        edit(project.parent / "data" / f"train.{ending}", lambda lines: lines[:count])
+    return "--source", project.parent / "data" / "train.en", "--target", project.parent / "data" / "train.fr"
+
+
+def test_init_on_too_few_lines(refused: Refused, project: Path) -> None:
+    refused("init", "mine", *sides(project, 99), says=("train.en", "train.fr", "99 lines", "at least 100"))
+    assert os.listdir() == []
+
+
+def test_init_on_unequal_sides(refused: Refused, project: Path) -> None:
+    files = sides(project, 120)
+    edit(project.parent / "data" / "train.fr", lambda lines: lines[:-1])
+    refused("init", "mine", *files, says=("train.en has 120 lines", "train.fr 119"))
+    assert os.listdir() == []
+
+
+def test_init_on_invalid_utf8(refused: Refused, project: Path) -> None:
+    files = sides(project, 120)
+    edit(project.parent / "data" / "train.fr", lambda lines: [*lines[:-1], b"caf\xe9"])
+    refused("init", "mine", *files, says=("train.fr:120: not valid UTF-8",))
+    assert os.listdir() == []
+
+
+def test_init_on_a_missing_file(refused: Refused) -> None:
+    refused("init", "mine", "--source", "no.en", "--target", "no.fr", says=("no.en: no such file",))
+    assert os.listdir() == []
+
+
+def test_init_on_one_sentence_repeated(refused: Refused, project: Path) -> None:
+    files = sides(project, 120)
+    for ending in ("en", "fr"):
+        edit(project.parent / "data" / f"train.{ending}", lambda lines: lines[:1] * 120)
+    refused("init", "mine", *files, says=("1 different sentences", "too few to learn from"))
+    assert os.listdir() == []
+
+
+def test_init_holding_out_too_much(refused: Refused, project: Path) -> None:
+    refused("init", "mine", *sides(project, 120), "--valid", "100", says=("120 of them", "--valid and --test"))
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("there", ["config.toml", "data/train.en"])
+def test_init_into_an_existing_project(refused: Refused, project: Path, there: str) -> None:
+    file = Path("mine") / there
+    file.parent.mkdir(parents=True)
+    file.write_text("precious")
+    refused("init", "mine", *sides(project, 120), says=("mine holds", "nothing was written"))
+    assert [path for path in Path("mine").rglob("*") if path.is_file()] == [file]
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["../up", "e n", "tsv"])
+def test_init_with_an_impossible_language(refused: Refused, project: Path, name: str) -> None:
+    refused("init", "mine", *sides(project, 120), "--source-lang", name, says=(f"'{name}' cannot name a language",))
+    assert os.listdir() == []
+
+
+def test_init_with_one_language_twice(refused: Refused, project: Path) -> None:
+    refused("init", "mine", *sides(project, 120), "--source-lang", "fr", says=("Both languages", "'fr'"))
+    assert os.listdir() == []
+
+
+# -- the command line itself ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("evaluate", "run", "--splt", "test"), ("--splt", "--split")),
+        (("text", "run", "--beam", "0"), ("--beam", "0")),
+        (("text", "run", "--nbest", "x"), ("--nbest", "x")),
+        (("align", "run", "--source", "f", "--format", "docx"), ("docx", "pharaoh")),
+        (("align", "run"), ("--source",)),
+        (("translte",), ("translte",)),
+        (("train",), ("CONFIG",)),
+    ],
+)
+def test_misspelt_command_lines(refused: Refused, arguments: tuple[str, ...], says: tuple[str, ...]) -> None:
+    refused(*arguments, says=says)
+
+
+def test_refusals_of_the_real_command(translate: Any, project: Path, tiny_run: Path, tmp_path: Path) -> None:
+    """What is printed before an error, and how a process ends, only a process shows."""
+    done = translate("train", project, "train.stepps=3", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "Error: command line: train.stepps: unknown setting. Did you mean 'steps'?\n"
+    done = translate("text", tiny_run, input=b"fine\nalso fine\nnot \xff fine\nnever reached\n", text=False)
+    assert done.returncode == 2
+    assert done.stdout.count(b"\n") == 2, "lines before the broken one are answered"
+    assert re.fullmatch(rb"Error: stdin:3: not valid UTF-8 [^\n]+\n", done.stderr)

@@ -1,0 +1,119 @@
+"""What the tests of whole commands share: a tiny corpus, its configuration, and a run made by the real command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DEMO = Path(__file__).parents[1] / "data" / "demo"
+TRAIN_PAIRS, VALID_PAIRS, TEST_PAIRS = 200, 14, 12
+
+# Every width differs, so that a swapped axis fails; the constant high rate makes forty updates write some words.
+CONFIG = """
+[data]
+folder = "data"
+source_lang = "en"
+target_lang = "fr"
+
+[tokenizer]
+vocabulary = 400
+
+[model.embedding]
+width = 12
+
+[model.encoder]
+width = 8
+
+[model.attention]
+width = 10
+
+[model.decoder]
+width = 16
+
+[train]
+steps = 40
+threads = 1
+batch_tokens = 600
+learning_rate = 0.03
+schedule = "constant"
+warmup = 0
+valid_every = 10
+metric = "loss"
+
+[search]
+beam = 2
+
+[logging]
+every = 5
+tensorboard = false
+samples = 1
+"""
+
+Translate = Callable[..., subprocess.CompletedProcess[Any]]
+
+
+def write_project(folder: Path) -> Path:
+    """A corpus of the demo's first lines under folder/data and its configuration, whose path is returned."""
+    (folder / "data").mkdir(parents=True)
+    for split, count in (("train", TRAIN_PAIRS), ("valid", VALID_PAIRS), ("test", TEST_PAIRS)):
+        for ending in ("en", "fr", "align"):
+            lines = (DEMO / f"{split}.{ending}").read_bytes().split(b"\n")[:count]
+            (folder / "data" / f"{split}.{ending}").write_bytes(b"".join(line + b"\n" for line in lines))
+    config = folder / "tiny.toml"
+    config.write_text(CONFIG)
+    return config
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """The environment of commands: one thread, no colours, wide enough that no message is wrapped."""
+    extra = {"OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "300", "PYTHONUNBUFFERED": "", "TERM": "dumb"}
+    scripts = str(Path(sys.executable).parent)
+    return {**os.environ, **extra, "PATH": os.pathsep.join([scripts, os.environ.get("PATH", "")])}
+
+
+@pytest.fixture(scope="session")
+def translate(environment: dict[str, str]) -> Translate:
+    """Run `python -m translate` in a process of its own; text in and out unless `text=False`."""
+
+    def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[Any]:
+        options = {"capture_output": True, "text": True, "encoding": "utf-8", "timeout": 300, **options}
+        if not options["text"]:
+            del options["encoding"]
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        command = [sys.executable, "-m", "translate", *map(str, arguments)]
+        return subprocess.run(command, env=environment, **options)
+
+    return run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The configuration of a tiny corpus that the test may change."""
+    return write_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, translate: Translate) -> Path:
+    """A run trained by the real command; tests must not change it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    config = write_project(folder)
+    done = translate("train", config, "--run", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture
+def own_run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny run that the test may damage."""
+    copy = tmp_path / "own-run"
+    shutil.copytree(tiny_run, copy)
+    return copy

@@ -1,0 +1,145 @@
+"""The loss against torch's cross entropy, gradients included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import translate.training.loss as loss_module
+from translate.config import ModelConfig
+from translate.models.seq2seq import Seq2Seq
+from translate.training.loss import sequence_loss
+
+VOCABULARY = 19
+LENGTHS = (5, 1, 3)  # of the targets
+NUM_TOKENS = sum(LENGTHS)
+MODELS = {
+    "bahdanau": {"embedding": {"tied": "two"}, "decoder": {"kind": "bahdanau"}},
+    "luong": {"embedding": {"tied": "three"}, "decoder": {"kind": "luong"}},
+    "plain": {"embedding": {"tied": "none"}, "decoder": {"kind": "plain"}},
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+
+
+@dataclass(frozen=True)
+class Pairs:
+    src: Tensor  # (B, S)
+    src_valid: Tensor  # (B, S)
+    src_lengths: Tensor  # (B,)
+    tgt_in: Tensor  # (B, T)
+    tgt_out: Tensor  # (B, T)
+    tgt_valid: Tensor  # (B, T)
+
+
+def make_model(name: str) -> Seq2Seq:
+    sizes = {"embedding": {"width": 6}, "encoder": {"width": 4}, "attention": {"width": 7}, "decoder": {"width": 10}}
+    config = ModelConfig.model_validate({key: {**size, **MODELS[name].get(key, {})} for key, size in sizes.items()})
+    torch.manual_seed(0)
+    return Seq2Seq(config, VOCABULARY, VOCABULARY).double().eval()
+
+
+def make_pairs() -> Pairs:
+    generator = torch.Generator().manual_seed(1)
+    src_lengths = torch.tensor([4, 2, 1])
+    src = torch.randint(4, VOCABULARY, (3, 4), generator=generator)
+    tgt_in, tgt_out = torch.randint(4, VOCABULARY, (2, 3, max(LENGTHS)), generator=generator)
+    tgt_valid = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS).unsqueeze(1)
+    return Pairs(src, torch.arange(4) < src_lengths.unsqueeze(1), src_lengths, tgt_in, tgt_out, tgt_valid)
+
+
+def loss_of(model: Seq2Seq, pairs: Pairs, smoothing: float) -> tuple[Tensor, Tensor]:
+    decoded, source = model(pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in)
+    return sequence_loss(model, decoded, source, pairs.tgt_out, pairs.tgt_valid, smoothing)
+
+
+def reference_loss(model: Seq2Seq, pairs: Pairs, smoothing: float) -> Tensor:
+    """torch's own, over all positions, with padding marked as such."""
+    decoded, _ = model(pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in)
+    out = model.decoder.out
+    logits = F.linear(out.fit(decoded.features), out.weight, out.bias)  # (B, T, V)
+    targets = pairs.tgt_out.masked_fill(~pairs.tgt_valid, -100)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum", label_smoothing=smoothing)
+
+
+def gradients(model: Seq2Seq, loss: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(model.parameters())))
+
+
+def check_all_close(found: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@every_model
+@every_smoothing
+def test_the_loss_is_torchs_cross_entropy(name: str, smoothing: float) -> None:
+    model, pairs = make_model(name), make_pairs()
+    loss, nll = loss_of(model, pairs, smoothing)
+    expected = reference_loss(model, pairs, smoothing)
+    check_all_close([loss, nll], [expected, reference_loss(model, pairs, 0.0)])
+    check_all_close(gradients(model, loss), gradients(model, expected))
+
+
+@every_model
+@every_smoothing
+@pytest.mark.parametrize("rows", [1, 4, NUM_TOKENS])
+def test_the_loss_in_chunks_is_the_loss_at_once(
+    name: str, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pairs = make_model(name), make_pairs()
+    whole = loss_of(model, pairs, smoothing)
+    expected = gradients(model, whole[0])
+    sizes: list[int] = []
+    model.decoder.out.register_forward_hook(lambda module, inputs, output: sizes.append(len(inputs[0])))
+    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", (rows + 1) * VOCABULARY - 1)
+    chunked = loss_of(model, pairs, smoothing)
+    assert max(sizes) == rows
+    assert sum(sizes) == NUM_TOKENS  # padding never gets to the output layer
+    check_all_close(list(chunked), list(whole))
+    check_all_close(gradients(model, chunked[0]), expected)
+
+
+def test_a_row_wider_than_the_limit_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pairs = make_model("bahdanau"), make_pairs()
+    whole = loss_of(model, pairs, 0.1)
+    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 1)
+    check_all_close(list(loss_of(model, pairs, 0.1)), list(whole))
+
+
+@every_model
+def test_padding_does_not_count(name: str) -> None:
+    """Neither more of it nor what stands there, on either side, in value or gradient."""
+    model, pairs = make_model(name), make_pairs()
+    loss, nll = loss_of(model, pairs, 0.1)
+    longer = replace(
+        pairs,
+        src=F.pad(pairs.src.masked_fill(~pairs.src_valid, 5), (0, 3), value=6),
+        src_valid=F.pad(pairs.src_valid, (0, 3)),
+        tgt_in=F.pad(pairs.tgt_in.masked_fill(~pairs.tgt_valid, 7), (0, 2), value=8),
+        tgt_out=F.pad(pairs.tgt_out.masked_fill(~pairs.tgt_valid, 9), (0, 2), value=10),
+        tgt_valid=F.pad(pairs.tgt_valid, (0, 2)),
+    )
+    padded, padded_nll = loss_of(model, longer, 0.1)
+    check_all_close([padded, padded_nll], [loss, nll])
+    check_all_close(gradients(model, padded), gradients(model, loss))
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_sentences() -> None:
+    model, pairs = make_model("luong"), make_pairs()
+    alone = []
+    for row in range(3):
+        one = slice(row, row + 1)
+        parts = (pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in, pairs.tgt_out, pairs.tgt_valid)
+        alone.append(torch.stack(loss_of(model, Pairs(*(part[one] for part in parts)), 0.1)))
+    check_all_close(list(loss_of(model, pairs, 0.1)), list(torch.stack(alone).sum(dim=0)))
+
+
+def test_the_likelihood_is_for_looking_at_only() -> None:
+    loss, nll = loss_of(make_model("bahdanau"), make_pairs(), 0.1)
+    assert loss.requires_grad
+    assert not nll.requires_grad
