@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -93,6 +94,34 @@ def translate(environment: dict[str, str]) -> Translate:
         return subprocess.run(command, env=environment, **options)
 
     return run
+
+
+class Answer(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int | str | None
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Call the command line inside this process, which saves importing torch; without stdin, signals or exit."""
+    from translate.cli.app import main
+
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main() sets it
+
+    def call(*arguments: str | Path) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["translate", *map(str, arguments)])
+        capsys.readouterr()
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as end:
+            warnings.simplefilter("always", UserWarning)  # Python shows one text from one place only once
+            main()
+        return Answer(end.value.code, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture

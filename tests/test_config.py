@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from translate.config import (
@@ -93,6 +93,8 @@ def test_a_setting_like_no_other_gets_the_list(file: Path) -> None:
         ("train.steps=none", "train.steps"),
         ("train.steps=0", "train.steps"),
         ("train.learning_rate=fast", "train.learning_rate"),
+        ("train.learning_rate=inf", "train.learning_rate"),
+        ("train.minutes=nan", "train.minutes"),
         ("model.attention.score=dto", "model.attention.score"),
         ("modle.attention.score=dot", "modle"),
         ("model.atention.score=dot", "model.atention"),
@@ -275,6 +277,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 positive = st.floats(1e-9, 1e9)
 
 
+@settings(deadline=None)  # a busy disk is not a mistake
 @given(
     data=st.fixed_dictionaries(
         {"folder": st.just("hub:a/b"), "source_lang": names, "target_lang": names, "train": names},

@@ -147,7 +147,16 @@ class Run:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RunError(f"{self.path}: another `translate train` is working on this run.") from None
+            self._put_back()
             yield
+
+    def _put_back(self) -> None:
+        """A process killed between the two renames of `save` left the old checkpoint aside and no new one."""
+        prefix = f"{TEMPORARY}old-"
+        for aside in self.checkpoints_path.glob(f"{prefix}*"):
+            place = self.checkpoints_path / aside.name.removeprefix(prefix)
+            if not place.exists():
+                aside.rename(place)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 

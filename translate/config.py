@@ -26,7 +26,7 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 class Section(BaseModel):
     """What all sections share: unknown keys are refused, values do not change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class DataConfig(Section):

@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from translate.cli.app import main
-
-Refused = Callable[..., str]
+Refused = Callable[..., None]
 
 
 @pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refused:
-    """Call the command line in this process, in an empty folder, and give back what the refusal says."""
+def refused(command_line: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Refused:
+    """Call the command line in an empty folder, where it must refuse and say these things."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # main() sets it
 
-    def call(*arguments: str | Path, says: tuple[str, ...]) -> str:
-        monkeypatch.setattr(sys, "argv", ["translate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capsys.readouterr()
-        assert end.value.code == 2, err
-        assert out == ""
-        assert "Traceback" not in err
+    def call(*arguments: str | Path, says: tuple[str, ...]) -> None:
+        answer = command_line(*arguments)
+        assert answer.code == 2, answer.err
+        assert answer.out == ""
+        assert "Traceback" not in answer.err
         for part in says:
-            assert part in err
-        return err
+            assert part in answer.err
 
     return call
 
@@ -365,7 +355,7 @@ def test_init_with_one_language_twice(refused: Refused, project: Path) -> None:
     ("arguments", "says"),
     [
         (("evaluate", "run", "--splt", "test"), ("--splt", "--split")),
-        (("text", "run", "--beam", "0"), ("--beam", "0")),
+        (("text", "run", "--beam", "0"), ("--beam", "1")),
         (("text", "run", "--nbest", "x"), ("--nbest", "x")),
         (("align", "run", "--source", "f", "--format", "docx"), ("docx", "pharaoh")),
         (("align", "run"), ("--source",)),

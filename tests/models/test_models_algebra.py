@@ -247,6 +247,17 @@ def test_selected_rows_go_on_as_they_would_have(config: ModelConfig, make_model:
         check_close(found, expected[rows])
 
 
+@every_member
+@torch.no_grad()
+def test_no_rows_at_all_are_a_batch_too(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
+    """A search may drop its last sentence and still take the step."""
+    model, inputs = make_model(config), make_inputs()
+    none = torch.empty(0, dtype=torch.long)
+    source = encode(model, inputs)
+    found = model.decoder.step(none, model.decoder.start(source).select(none), source.select(none))
+    assert [len(tensor) for tensor in tensors_in(found)] == [0] * len(tensors_in(found))
+
+
 def test_selection_reaches_every_tensor() -> None:
     state = State((torch.arange(3.0).view(3, 1), torch.arange(3.0, 6.0).view(3, 1)), fed=torch.arange(6.0).view(3, 2))
     rows = torch.tensor([1, 1, 0, 2])

@@ -112,6 +112,16 @@ def test_a_row_wider_than_the_limit_is_a_chunk_of_its_own(monkeypatch: pytest.Mo
 
 
 @every_model
+def test_chunks_need_no_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation computes the same sums where nothing is recorded for a backward pass."""
+    model, pairs = make_model(name), make_pairs()
+    whole = loss_of(model, pairs, 0.1)
+    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 2 * VOCABULARY)
+    with torch.inference_mode():
+        check_all_close(list(loss_of(model, pairs, 0.1)), list(whole))
+
+
+@every_model
 def test_padding_does_not_count(name: str) -> None:
     """Neither more of it nor what stands there, on either side, in value or gradient."""
     model, pairs = make_model(name), make_pairs()

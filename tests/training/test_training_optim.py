@@ -44,8 +44,8 @@ def test_warm_up_rises_to_the_peak_in_equal_steps(schedule: str, step: int, expe
         ("inverse_sqrt", 4, 0.04, 0, 1.0),  # goes on from where the warm-up of 4 ended
         ("inverse_sqrt", 16, 0.16, 0, 1 / 2),  # four times the updates, half the rate
         ("inverse_sqrt", 64, 0.64, 0, 1 / 4),
-        ("cosine", 4, 0.0, 0, 1.0),
-        ("cosine", 50, 0.5, 0, (1 + LOWEST_SHARE) / 2),  # half-way between peak and floor
+        ("cosine", 4, 0.04, 0, 1.0),  # the wave begins where the warm-up of 4 ended
+        ("cosine", 52, 0.52, 0, (1 + LOWEST_SHARE) / 2),  # half-way between peak and floor
         ("cosine", 100, 1.0, 0, LOWEST_SHARE),
         ("cosine", 130, 1.3, 0, LOWEST_SHARE),  # the wave does not rise again
         ("plateau", 50, 0.5, 0, 1.0),

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from translate.config import ModelConfig, TeacherForcingConfig
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
+from translate.text.tokenizer import BOS, PAD
 from translate.training.teacher_forcing import decode_mixed, ratio_at
 
 SRC_VOCABULARY, TGT_VOCABULARY, BATCH, STEPS = 13, 11, 3, 6
@@ -107,6 +108,7 @@ def test_the_inverse_sigmoid_is_bengios_formula() -> None:
     assert ratio_at(config, 50 / steps, steps) == pytest.approx(100 / (100 + 1.6487212707001282))  # exp(1/2)
 
 
+@settings(deadline=None)
 @given(
     schedule=st.sampled_from(["linear", "inverse_sigmoid"]),
     ratio=st.floats(0, 1),
@@ -156,6 +158,7 @@ def test_at_ratio_zero_it_reads_its_own_words(name: str) -> None:
         log_probs = model.decoder.output(
             decoded.features[:, -1], None if decoded.weights is None else decoded.weights[:, -1], source
         )
+        log_probs[:, [PAD, BOS]] = -torch.inf  # they never follow
         prefix = torch.cat([prefix, log_probs.argmax(dim=-1, keepdim=True)], dim=1)
     mixed = decode_mixed(model, source, tgt_in, 0.0, TeacherForcingConfig(feed="argmax"), seeded())
     check_equal(mixed, model.decoder(prefix, source))
@@ -209,8 +212,10 @@ def test_own_words_are_drawn_from_the_models_distribution() -> None:
     with fed_to(model) as tokens:
         decode_mixed(model, source, tgt_in, 0.0, TeacherForcingConfig(feed="sample"), seeded())
     counts = torch.bincount(torch.cat(tokens[1:]), minlength=TGT_VOCABULARY)
+    probabilities[[PAD, BOS]] = 0.0  # they never follow
+    probabilities /= probabilities.sum()
     deviation = (probabilities * (1 - probabilities) / 6000).sqrt()
-    assert ((counts / 6000 - probabilities).abs() < 5 * deviation).all()
+    assert ((counts / 6000 - probabilities).abs() <= 5 * deviation).all()
 
 
 @pytest.mark.parametrize("unit", ["token", "sentence", "batch"])

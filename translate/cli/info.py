@@ -48,7 +48,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "parameters": sum(tensor.numel() for tensor in best.weights().values()),
         "vocabulary": [source.size, target.size],
         "best": best.name,
-        f"validation_{config.train.metric}": abs(dict(state["history"]).get(state["best_name"], 0.0)),
+        f"validation_{config.train.metric}": round(abs(dict(state["history"]).get(state["best_name"], 0.0)), 3),
         "updates": state["step"],
         "training_minutes": round(state["seconds"] / 60, 2),
         "checkpoints": [checkpoint.name for checkpoint in run.checkpoints()],

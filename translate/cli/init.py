@@ -99,7 +99,7 @@ def _write_section(lines: list[str], prefix: str, section: Any, values: dict[str
         if isinstance(field.annotation, type) and hasattr(field.annotation, "model_fields"):
             inner.append((name, field.annotation))
             continue
-        lines += [f"# {line}" for line in (field.description or "").split("\n")]
+        lines += ["", *(f"# {line}" for line in (field.description or "").split("\n"))]
         if name in values:
             lines.append(tomli_w.dumps({name: values[name]}).strip())
         elif field.default is None or field.default is PydanticUndefined:

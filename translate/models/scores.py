@@ -51,11 +51,14 @@ class Additive(Score):
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         projected = self.query(query)  # (B, T, A)
-        rows = max(1, MOST_ELEMENTS // keys.numel())
+        rows = max(1, MOST_ELEMENTS // max(1, keys.numel()))
         if rows >= query.size(1):
             return self._compare(projected, keys)  # (B, T, S)
         # Several slices: their hidden layers are computed again in the backward pass instead of being kept.
-        slices = [checkpoint(self._compare, part, keys, use_reentrant=False) for part in projected.split(rows, dim=1)]
+        slices = [
+            checkpoint(self._compare, part, keys, use_reentrant=False, preserve_rng_state=False)
+            for part in projected.split(rows, dim=1)
+        ]
         return torch.cat(slices, dim=1)  # (B, T, S)
 
     def _compare(self, projected: Tensor, keys: Tensor) -> Tensor:

@@ -13,19 +13,22 @@ class Rows:
 
     def select(self, rows: Tensor) -> Self:
         """The same thing for the given rows, in the given order, with repetitions where asked."""
-        picked = {f.name: _select(getattr(self, f.name), rows) for f in fields(self)}  # type: ignore[arg-type]
-        return type(self)(**picked)
+        picked: Self = _select(self, rows, {})
+        return picked
 
 
-def _select(value: Any, rows: Tensor) -> Any:
+def _select(value: Any, rows: Tensor, done: dict[int, Tensor]) -> Any:
+    """`done` has what was picked before: a tensor that stands in two places is copied once and stays in both."""
     if value is None:
         return None
     if isinstance(value, Tensor):
-        return value.index_select(0, rows)
+        if id(value) not in done:
+            done[id(value)] = value.index_select(0, rows)
+        return done[id(value)]
     if isinstance(value, tuple):
-        return tuple(_select(part, rows) for part in value)
+        return tuple(_select(part, rows, done) for part in value)
     assert isinstance(value, Rows), f"cannot select rows of {type(value).__name__}"
-    return value.select(rows)
+    return type(value)(**{f.name: _select(getattr(value, f.name), rows, done) for f in fields(value)})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

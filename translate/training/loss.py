@@ -42,6 +42,7 @@ def sequence_loss(
                     None if weights is None else weights[i : i + rows],
                     targets[i : i + rows],
                     use_reentrant=False,
+                    preserve_rng_state=False,
                 )
                 for i in range(0, len(targets), rows)
             ]

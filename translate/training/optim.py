@@ -35,7 +35,8 @@ def learning_rate(config: TrainConfig, step: int, share: float, reductions: int)
     if config.schedule == "inverse_sqrt":
         return config.learning_rate * math.sqrt(max(1, config.warmup) / max(1, step))
     if config.schedule == "cosine":
-        wave = (1 + math.cos(math.pi * min(1.0, share))) / 2
+        warm = share * config.warmup / max(1, step)  # the share of the budget that the warm-up took
+        wave = (1 + math.cos(math.pi * min(1.0, (share - warm) / max(1.0 - warm, 1e-9)))) / 2
         return config.learning_rate * (LOWEST_SHARE + (1 - LOWEST_SHARE) * wave)
     assert config.schedule == "plateau"
     return config.learning_rate * config.plateau_factor**reductions

@@ -10,6 +10,7 @@ from torch import Tensor
 from translate.config import TeacherForcingConfig
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
+from translate.text.tokenizer import BOS, PAD
 
 
 def ratio_at(config: TeacherForcingConfig, share: float, steps: float) -> float:
@@ -41,16 +42,21 @@ def decode_mixed(
     """
     num_rows, length = tgt_in.shape
     shape = {"token": (num_rows, length), "sentence": (num_rows, 1), "batch": (1, 1)}[config.unit]
-    forced = (torch.rand(shape, generator=generator) < ratio).expand(num_rows, length).to(tgt_in.device)  # (B, T)
+    coins = torch.rand(shape, generator=generator) < ratio
+    needless = coins.expand(num_rows, length).all(dim=0).tolist()  # at these steps nobody reads an own word
+    forced = coins.expand(num_rows, length).to(tgt_in.device)  # (B, T)
     state, token = model.decoder.start(source), tgt_in[:, 0]
     features, weights = [], []
     for t in range(length):
         feature, state, weight = model.decoder.step(token, state, source)
         features.append(feature)
         weights.append(weight)
-        if t + 1 < length:
+        if t + 1 == length:
+            break
+        token = tgt_in[:, t + 1]
+        if not needless[t + 1]:
             own = _own_word(model, feature, weight, source, config, generator)  # (B,)
-            token = torch.where(forced[:, t + 1], tgt_in[:, t + 1], own)
+            token = torch.where(forced[:, t + 1], token, own)
     attended = [weight for weight in weights if weight is not None]
     return Decoded(torch.stack(features, dim=1), torch.stack(attended, dim=1) if attended else None)
 
@@ -65,6 +71,7 @@ def _own_word(
     generator: torch.Generator,
 ) -> Tensor:
     log_probs = model.decoder.output(feature, weight, source)  # (B, V)
+    log_probs[:, [PAD, BOS]] = -torch.inf  # as in search, where they never follow
     if config.feed == "argmax":
         return log_probs.argmax(dim=-1)
     assert config.feed == "sample"
