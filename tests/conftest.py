@@ -116,9 +116,10 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     def call(*arguments: str | Path) -> Answer:
         monkeypatch.setattr(sys, "argv", ["translate", *map(str, arguments)])
         capsys.readouterr()
-        with warnings.catch_warnings(), pytest.raises(SystemExit) as end:
+        with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # Python shows one text from one place only once
-            main()
+            with pytest.raises(SystemExit) as end:
+                main()
         return Answer(end.value.code, *capsys.readouterr())
 
     return call

@@ -29,10 +29,17 @@ def make_stack(extra: int, layers: int) -> tuple[GRUStack, nn.GRU]:
     stack = GRUStack(INPUT, extra, WIDTH, layers, dropout=0.3).double().eval()
     reference = nn.GRU(INPUT + extra, WIDTH, layers, batch_first=True).double()
     with torch.no_grad():
-        for layer, cell in enumerate(stack.cells):
-            for name in NAMES:
-                getattr(reference, f"{name}_l{layer}").copy_(getattr(cell, name))
+        for theirs, ours in zip(reference.parameters(), stack.torch_weights(), strict=True):
+            theirs.copy_(ours)
     return stack, reference
+
+
+def by_layer(stack: GRUStack, of_parameter: dict[Tensor, Tensor]) -> list[Tensor]:
+    """Gradients in torch's order, the two halves of the first matrix as one."""
+    halves = [stack.input.weight] + ([stack.extra.weight] if stack.extra is not None else [])
+    first = torch.cat([of_parameter[half] for half in halves], dim=1)
+    others = [stack.recurrent.weight, stack.input.bias, stack.recurrent.bias, *stack.upper.parameters()]
+    return [first, *(of_parameter[parameter] for parameter in others)]
 
 
 def step_through(stack: GRUStack, inputs: Tensor, extra: Tensor, hidden: tuple[Tensor, ...]) -> list[Tensor]:
@@ -45,7 +52,8 @@ def step_through(stack: GRUStack, inputs: Tensor, extra: Tensor, hidden: tuple[T
 
 
 def gradients(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
-    return list(torch.autograd.grad(loss, list(leaves)))
+    """Zero for a leaf that plays no part, as an extra input of no width."""
+    return list(torch.autograd.grad(loss, list(leaves), materialize_grads=True))
 
 
 def check_close(found: Tensor, expected: Tensor) -> None:
@@ -73,10 +81,11 @@ def test_a_stack_is_torchs_gru(path: str, extra_width: int, layers: int) -> None
         for layer, states in enumerate(all_layers):
             check_close(states[:, -1], final[layer])
     direction = sample(*top.shape, seed=4)
-    ours = [inputs, extra, start, *(getattr(cell, name) for cell in stack.cells for name in NAMES)]
-    theirs = [inputs, extra, start, *(getattr(reference, f"{name}_l{i}") for i in range(layers) for name in NAMES)]
-    found, wanted = gradients((top * direction).sum(), ours), gradients((expected * direction).sum(), theirs)
-    for one, other in zip(found, wanted, strict=True):
+    given, parameters = [inputs, extra, start], list(stack.parameters())
+    found = gradients((top * direction).sum(), [*given, *parameters])
+    wanted = gradients((expected * direction).sum(), [*given, *reference.parameters()])
+    ours = by_layer(stack, dict(zip(parameters, found[3:], strict=True)))
+    for one, other in zip([*found[:3], *ours], wanted, strict=True):
         check_close(one, other)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -18,39 +15,45 @@ class GRUStack(nn.Module):
 
     def __init__(self, input_width: int, extra_width: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.input_width = input_width
-        self.width = width
-        widths = [input_width + extra_width] + [width] * (layers - 1)
-        self.cells = nn.ModuleList(nn.GRUCell(input_width, width) for input_width in widths)
+        # The first layer's matrix in two, because a slice of one would cost a full-sized gradient at every step.
+        self.input = nn.Linear(input_width, 3 * width)
+        self.extra = nn.Linear(extra_width, 3 * width, bias=False) if extra_width else None
+        self.recurrent = nn.Linear(width, 3 * width)
+        self.upper = nn.ModuleList(nn.GRUCell(width, width) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
 
     @property
     def num_layers(self) -> int:
-        return len(self.cells)
+        return 1 + len(self.upper)
 
     def hoist(self, inputs: Tensor) -> Tensor:
         """The share of the first layer's gates that comes from the inputs: (…, E) -> (…, 3H)."""
-        first = cast(nn.GRUCell, self.cells[0])
-        return F.linear(inputs, first.weight_ih[:, : self.input_width], first.bias_ih)
+        return self.input(inputs)
 
     def step(self, gates: Tensor, extra: Tensor, hidden: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """One step from hoisted gates (B, 3H), extra (B, X) and L × (B, H) to the next L × (B, H)."""
-        first = cast(nn.GRUCell, self.cells[0])
-        gates = gates + F.linear(extra, first.weight_ih[:, self.input_width :])  # (B, 3H)
-        states = [_gru_update(gates, F.linear(hidden[0], first.weight_hh, first.bias_hh), hidden[0])]
-        for cell, previous in zip(list(self.cells)[1:], hidden[1:], strict=True):
+        if self.extra is not None:
+            gates = gates + self.extra(extra)  # (B, 3H)
+        states = [_gru_update(gates, self.recurrent(hidden[0]), hidden[0])]
+        for cell, previous in zip(self.upper, hidden[1:], strict=True):
             states.append(cell(self.dropout(states[-1]), previous))
         return tuple(states)
 
     def unroll(self, inputs: Tensor, hidden: tuple[Tensor, ...]) -> Tensor:
         """All steps in one call, where the inputs (B, T, E + X) are known: the top layer's states (B, T, H)."""
-        weights: list[Tensor] = []
-        for cell in self.cells:
-            weights += cell.parameters()  # in the order torch.gru wants: weight_ih, weight_hh, bias_ih, bias_hh
         start = torch.stack(hidden)  # (L, B, H)
         dropout = self.dropout.p if self.training else 0.0
+        weights = self.torch_weights()
         states, _ = torch.gru(inputs, start, weights, True, self.num_layers, dropout, self.training, False, True)
         return states
+
+    def torch_weights(self) -> list[Tensor]:
+        """The parameters as torch's own GRU has them: weight_ih, weight_hh, bias_ih, bias_hh of each layer."""
+        parts = [self.input.weight] + ([self.extra.weight] if self.extra is not None else [])
+        weights = [torch.cat(parts, dim=1), self.recurrent.weight, self.input.bias, self.recurrent.bias]
+        for cell in self.upper:
+            weights += cell.parameters()
+        return weights
 
 
 def _gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Tensor:

@@ -53,11 +53,11 @@ def initialise(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if parameter.dim() < 2:
             nn.init.zeros_(parameter)
-        elif "weight_hh" in name:
-            for gate in parameter.data.split(parameter.size(1)):
+        elif "weight_hh" in name or name.endswith("stack.recurrent.weight"):
+            for gate in parameter.data.chunk(3):
                 nn.init.orthogonal_(gate)
-        elif "weight_ih" in name:
-            for gate in parameter.data.split(parameter.size(0) // 3):
+        elif "weight_ih" in name or name.endswith(("stack.input.weight", "stack.extra.weight")):
+            for gate in parameter.data.chunk(3):
                 nn.init.xavier_uniform_(gate)
         elif name.endswith("table.weight"):
             nn.init.normal_(parameter, std=1.0 / math.sqrt(parameter.size(1)))
