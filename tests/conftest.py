@@ -125,6 +125,12 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     return call
 
 
+@pytest.fixture(scope="session")
+def new_project() -> Callable[[Path], Path]:
+    """Write a tiny corpus and its configuration into a folder, and give back the configuration's path."""
+    return write_project
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The configuration of a tiny corpus that the test may change."""

@@ -202,9 +202,11 @@ def test_a_place_at_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
 def test_the_place_is_of_what_was_handed_out() -> None:
     dataset = make_dataset()
     stream = BatchStream(dataset, order_of(dataset))
-    next(stream)
-    time.sleep(0.2)  # the thread runs ahead
-    assert (stream.epoch, stream.position) == (0, 1)
+    for _ in range(3):
+        time.sleep(0.1)  # the thread runs ahead
+        next(stream)
+    time.sleep(0.1)
+    assert (stream.epoch, stream.position) == (0, 3)
     stream.close()
 
 
