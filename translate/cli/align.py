@@ -104,10 +104,11 @@ def _range(lines: str | None) -> slice:
 
     if lines is None:
         return slice(0, None)
-    first, _, last = lines.partition("-")
-    if not first.isdecimal() or not (last or first).isdecimal() or not 1 <= int(first) <= int(last or first):
+    first, dash, last = lines.partition("-")
+    last = last if dash else first
+    if not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
         raise UserError(f"--lines {lines}: give a line or a range counted from 1, as in 3 or 1-20.")
-    return slice(int(first) - 1, int(last or first))
+    return slice(int(first) - 1, int(last))
 
 
 def _write(

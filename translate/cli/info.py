@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
 import typer
 
@@ -48,7 +49,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "parameters": sum(tensor.numel() for tensor in best.weights().values()),
         "vocabulary": [source.size, target.size],
         "best": best.name,
-        f"validation_{config.train.metric}": round(abs(dict(state["history"]).get(state["best_name"], 0.0)), 3),
+        f"validation_{config.train.metric}": _score(state),
         "updates": state["step"],
         "training_minutes": round(state["seconds"] / 60, 2),
         "checkpoints": [checkpoint.name for checkpoint in run.checkpoints()],
@@ -57,3 +58,9 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     if test.is_file():
         facts["test_bleu"] = json.loads(test.read_text())["bleu"]["score"]
     return facts
+
+
+def _score(state: dict[str, Any]) -> float | None:
+    """The best checkpoint's validation score; a loss is kept with its sign turned."""
+    score = dict(state.get("history", [])).get(state.get("best_name"), float("nan"))
+    return round(abs(score), 3) if math.isfinite(score) else None

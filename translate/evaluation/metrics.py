@@ -73,4 +73,5 @@ def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) ->
     if half < 0:
         mean, half = result.score, 0.0
     signature = metric.get_signature().format()
-    return Score(round(result.score, 4), round(mean - half, 4), round(mean + half, 4), signature)
+    low = max(0.0, mean - half)  # the bootstrap takes its interval to be symmetric, which near 0 it is not
+    return Score(round(result.score, 4), round(low, 4), round(mean + half, 4), signature)

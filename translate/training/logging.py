@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +41,8 @@ class MetricsLog:
         write_file(self.path, "".join(kept).encode())
 
     def write(self, kind: str, step: int, **values: float | None) -> None:
+        """Add a record; what is not a finite number is null, because JSON has no other word for it."""
+        values = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         if self.writer is not None:
