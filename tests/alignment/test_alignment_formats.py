@@ -80,8 +80,8 @@ def test_a_bad_byte_is_named_with_its_line(tmp_path: Path, bad: bytes) -> None:
 
 
 def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent", tmp_path):
-        with pytest.raises(DataError, match="cannot read the alignments"):
+    for path, reason in ((tmp_path / "absent", "no such file"), (tmp_path, "cannot be read: Is a directory")):
+        with pytest.raises(DataError, match=f"{path}: {reason}"):
             read_gold(path)
 
 

@@ -42,7 +42,7 @@ def plain_loop(model: Seq2Seq, source: list[int], longest: int) -> tuple[int, ..
 @pytest.mark.parametrize("name", DECODERS)
 def test_greedy_is_the_plain_loop(name: str) -> None:
     slack = []
-    for seed in range(2):
+    for seed in range(6):
         model, sources = make_model(name, seed=seed, ending=4.0), make_sources(LENGTHS, seed)
         for source, found in zip(sources, greedy(model, encode(model, sources), SEARCH), strict=True):
             longest = int(1.5 * (len(source) - 1) + 3)
