@@ -8,8 +8,9 @@ install() {
         echo "$python is not Python 3.11 or newer. Set PYTHON to one: PYTHON=python3.12 $0" >&2
         exit 2
     fi
-    if [ ! -x .venv/bin/python ]; then
-        "$python" -m venv .venv
+    if ! .venv/bin/python -m pip --version > /dev/null 2>&1; then  # none, or one whose making was cut short
+        rm -rf .venv
+        "$python" -m venv .venv || { rm -rf .venv; exit 2; }
     fi
     stamp=.venv/.installed-${extras:-base}
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$root $(cksum < pyproject.toml)" ]; then

@@ -21,8 +21,8 @@ class NumericalError(UserError):
     """Training has left the finite numbers and cannot go on by itself."""
 
 
-class Stopped(Exception):
-    """A signal asked us to stop; `signal_number` decides the exit code (128 + n)."""
+class Stopped(BaseException):
+    """A signal asked us to stop; `signal_number` decides the exit code (128 + n). No `except Exception` swallows it."""
 
     def __init__(self, signal_number: int, message: str = "") -> None:
         super().__init__(message)

@@ -1,9 +1,7 @@
 """Alignments are read as they were written, and a bad file is named with its line."""
 
-import io
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -85,9 +83,11 @@ def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
             read_gold(path)
 
 
-def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"0-1\n")))
-    assert read_pharaoh(Path("-")) == [[Link(0, 1)]]
+def test_a_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "links").write_bytes(b"0-1\n")
+    with (tmp_path / "links").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert read_pharaoh(Path("-")) == [[Link(0, 1)]]
 
 
 def test_a_record_is_json_and_complete() -> None:

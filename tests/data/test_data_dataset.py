@@ -81,15 +81,6 @@ def test_the_ratio_counts_both_ways(tmp_path: Path, tokenizer: Tokenizer) -> Non
     assert PairDataset(tmp_path / "x").lines.tolist() == [3]
 
 
-def test_unfiltered_keeps_every_line(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    report = prepare(corpus_of(PAIRS), tokenizer, tokenizer, data_config(".", 1), tmp_path / "x", filtered=False)
-    dataset = PairDataset(tmp_path / "x")
-    assert (report.total, report.kept) == (6, 6)
-    assert dataset.lines.tolist() == [1, 2, 3, 4, 5, 6]
-    assert dataset.src_lengths[1] == 1
-    assert dataset[4][0].tolist() == dataset[4][1].tolist() == []
-
-
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.builds(Pair, st.text(max_size=8), st.text(max_size=8)), max_size=12), st.integers(1, 4))
 def test_chunks_do_not_show(tmp_path: Path, tokenizer: Tokenizer, pairs: list[Pair], chunk: int) -> None:

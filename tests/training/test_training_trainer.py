@@ -14,7 +14,7 @@ import torch
 from translate.checkpoint import Run
 from translate.config import Config, check_config
 from translate.data.batches import Batch, collate
-from translate.errors import NumericalError, RunError
+from translate.errors import NumericalError, RunError, Stopped
 from translate.training.job import Job, open_job
 from translate.training.logging import Reporter
 from translate.training.signals import StopSignals
@@ -201,3 +201,44 @@ def test_minutes_end_training_too(tmp_path: Path, corpus: Path) -> None:
     assert latest is not None
     assert latest.state()["seconds"] >= 1.2
     assert latest.state()["last_validated"] == latest.step
+
+
+def test_a_stop_during_averaging_is_made_up_for(tmp_path: Path, corpus: Path) -> None:
+    """The signal comes when all updates are done: the run that goes on makes the average, and only then is finished."""
+    config = settings(corpus, train__average=3, train__metric="loss", train__label_smoothing=0.0)
+    straight, cut = Run(tmp_path / "straight"), Run(tmp_path / "cut")
+    train(config, straight, resume=False, test=False, reporter=Reporter())
+
+    job = open_job(config, cut, resume=False, test=False, say=lambda text: None)
+    signals = StopSignals()
+    trainer = Trainer(job, Reporter(), signals)
+    average = trainer._average
+
+    def stop_before_averaging() -> None:
+        signals.received = 15
+        average()
+
+    trainer._average = stop_before_averaging  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        trainer.fit()
+    assert not (cut.path / "finished.json").exists()
+    train(config, cut, resume=True, test=False, reporter=Reporter())
+    assert (cut.path / "best").read_text() == (straight.path / "best").read_text()
+    for name, tensor in straight.best().weights().items():
+        assert torch.equal(tensor, cut.best().weights()[name])
+
+
+def test_going_on_does_not_forget_a_better_average(tmp_path: Path, corpus: Path) -> None:
+    run = Run(tmp_path / "run")
+    config = settings(corpus, train__average=3, train__metric="loss", train__learning_rate=0.05, train__warmup=0)
+    train(config, run, resume=False, test=False, reporter=Reporter())
+    best = (run.path / "best").read_text()
+    end = json.loads((run.path / "finished.json").read_text())
+    assert end["best_name"] == best.strip()
+    longer = settings(
+        corpus, train__average=3, train__metric="loss", train__learning_rate=0.05, train__warmup=0, train__steps=7
+    )
+    train(longer, run, resume=True, test=False, reporter=Reporter())
+    after = json.loads((run.path / "finished.json").read_text())
+    assert after["best_score"] >= end["best_score"]
+    assert Run(run.path).config().train.steps == 7

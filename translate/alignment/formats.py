@@ -6,7 +6,6 @@ All word numbers are 0-based and go source-target: `2-3` links source word 2 to 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from translate.errors import DataError
-from translate.text.corpus import lines_of, read_lines
+from translate.text.corpus import read_lines
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Parsed = TypeVar("Parsed")
@@ -123,5 +122,4 @@ def _parse_links(line: str, where: str, kinds: str, allowed: str) -> list[tuple[
 
 def _read_lines(path: Path, parse: Callable[[str, str], Parsed]) -> list[Parsed]:
     """Parse every line of a file; `-` is stdin."""
-    lines = lines_of(sys.stdin.buffer, "stdin") if str(path) == "-" else read_lines(path)
-    return [parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    return [parse(line, f"{path}:{number}") for number, line in enumerate(read_lines(path), start=1)]

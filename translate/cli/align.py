@@ -12,6 +12,7 @@ import typer
 from translate.cli.options import BeamOption, DeviceOption, RunArgument
 
 if TYPE_CHECKING:
+    from translate.alignment.formats import Gold
     from translate.decoding.aligner import AlignedSentence
 
 CHUNK = 1000  # lines aligned at a time
@@ -51,12 +52,17 @@ def command(
 
     if gold is not None and target is None:
         raise UserError("--gold needs --target: its links belong to given translations, not to the model's own.")
+    if [source, target, gold].count(Path("-")) > 1:
+        raise UserError("Only one of --source, --target and --gold can be -, stdin.")
+    if gold is not None and format == Format.json and output is None:
+        raise UserError("--format json with --gold needs --output: stdout is for the scores.")
     if as_json and (gold is None or output == Path("-")):
         raise UserError("--json prints the scores against --gold, alone on stdout; --format json writes the matrices.")
     numbers = _range(lines)
     sources, targets = _read_sides(source, target)
     if lines is not None and len(sources) <= numbers.start:
         raise UserError(f"--lines {lines}: {source} has {len(sources)} lines.")
+    links = None if gold is None else _read_gold(gold, len(sources))
     sources, targets = sources[numbers], targets[numbers] if targets is not None else None
     translator = load_translator(run, beam, device)
     first = (numbers.start or 0) + 1
@@ -66,30 +72,21 @@ def command(
             given = None if targets is None else targets[begin : begin + CHUNK]
             yield from align(translator, sources[begin : begin + CHUNK], given, first_line=first + begin)
 
-    if gold is None:
+    if links is None:
         _write(aligned(), format, output, run)
         return
     sentences = list(aligned())
     if output is not None or format in PICTURES:
         _write(sentences, format, output, run)
-    _print_scores(sentences, gold, numbers, as_json)
-
-
-def _read(path: Path) -> list[str]:
-    import sys
-
-    from translate.text.corpus import lines_of, read_lines
-
-    return list(lines_of(sys.stdin.buffer, "stdin") if str(path) == "-" else read_lines(path))
+    _print_scores(sentences, links[numbers], as_json)
 
 
 def _read_sides(source: Path, target: Path | None) -> tuple[list[str], list[str] | None]:
-    from translate.errors import DataError, UserError
+    from translate.errors import DataError
+    from translate.text.corpus import read_lines
 
-    if str(source) == "-" == str(target):
-        raise UserError("--source - --target -: only one of them can be stdin.")
-    sources = _read(source)
-    targets = None if target is None else _read(target)
+    sources = list(read_lines(source))
+    targets = None if target is None else list(read_lines(target))
     if targets is not None and len(sources) != len(targets):
         raise DataError(
             f"{source} has {len(sources)} lines, {target} {len(targets)}: "
@@ -163,13 +160,25 @@ def _draw(sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], form
     print(f"{count} pictures in {folder}", file=sys.stderr)
 
 
-def _print_scores(sentences: Sequence[AlignedSentence], gold: Path, numbers: slice, as_json: bool) -> None:
+def _read_gold(path: Path, count: int) -> list[Gold]:
+    """Gold links of as many lines as the source has."""
+    from translate.alignment.formats import read_gold
+    from translate.errors import DataError
+
+    gold = read_gold(path)
+    if len(gold) != count:
+        raise DataError(
+            f"{path} has {len(gold)} lines of gold, the source {count}: line N of each must belong together."
+        )
+    return gold
+
+
+def _print_scores(sentences: Sequence[AlignedSentence], gold: list[Gold], as_json: bool) -> None:
     import json
 
     from translate.alignment.aer import score
-    from translate.alignment.formats import read_gold
 
-    result = score([sentence.links for sentence in sentences], read_gold(gold)[numbers])
+    result = score([sentence.links for sentence in sentences], gold)
     if as_json:
         print(json.dumps(result.as_json()))
         return

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from translate.cli.options import BeamOption, DeviceOption, RunArgument
+
+if TYPE_CHECKING:
+    from translate.evaluation.metrics import Evaluation
 
 
 def command(
@@ -21,7 +24,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """BLEU, chrF and TER with sacreBLEU's signatures and 95 % confidence intervals."""
-    import json
+    import warnings
 
     from translate.checkpoint import Run
     from translate.cli.options import load_translator
@@ -30,19 +33,28 @@ def command(
 
     if (source is None) != (reference is None):
         raise UserError("--source and --reference go together: give both, or neither for the run's own data.")
+    if source == reference == Path("-"):
+        raise UserError("Only one of --source and --reference can be -, stdin.")
     Run.open(run)
     files = (source, reference) if source is not None and reference is not None else split_files(run, split)
     sources, references = read_pairs(*files, min_words=min_words)
     translator = load_translator(run, beam, device)
     evaluation, hypotheses = evaluate_lines(translator, sources, references)
+    _print(evaluation, translator.search.beam, as_json)
     if source is None and beam is None and not min_words:
-        keep_translations(run, split, hypotheses, evaluation)
+        try:
+            keep_translations(run, split, hypotheses, evaluation)
+        except UserError as error:  # a run that may only be read has been scored all the same
+            warnings.warn(f"the translations are not kept: {error}", stacklevel=1)
+
+
+def _print(evaluation: Evaluation, beam: int, as_json: bool) -> None:
+    import json
+
     if as_json:
         print(json.dumps(evaluation.as_json()))
         return
     for name, score in (("BLEU", evaluation.bleu), ("chrF", evaluation.chrf), ("TER", evaluation.ter)):
         print(f"{name:<5}{score.score:6.2f}  [{score.low:.2f}, {score.high:.2f}]  {score.signature}")
     speed = evaluation.sentences / max(evaluation.seconds, 1e-9)
-    print(
-        f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s ({speed:.0f}/s), beam {translator.search.beam}"
-    )
+    print(f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s ({speed:.0f}/s), beam {beam}")

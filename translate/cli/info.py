@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any
 
 import typer
@@ -38,6 +37,8 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     source, target = run.tokenizers()
     best = run.best()
     state = best.state()
+    latest = run.latest()
+    newest = state if latest is None else latest.state()  # a run that was sent may hold its best only
     model = config.model
     attention = f"{model.attention.score}, {model.attention.scope}, {model.attention.selection}"
     facts: dict[str, object] = {
@@ -50,8 +51,8 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "vocabulary": [source.size, target.size],
         "best": best.name,
         f"validation_{config.train.metric}": _score(state),
-        "updates": state["step"],
-        "training_minutes": round(state["seconds"] / 60, 2),
+        "updates": newest["step"],
+        "training_minutes": round(newest["seconds"] / 60, 2),
         "checkpoints": [checkpoint.name for checkpoint in run.checkpoints()],
     }
     test = path / "translations" / "test.json"
@@ -62,5 +63,5 @@ def describe_run(path: RunArgument) -> dict[str, object]:
 
 def _score(state: dict[str, Any]) -> float | None:
     """The best checkpoint's validation score; a loss is kept with its sign turned."""
-    score = dict(state.get("history", [])).get(state.get("best_name"), float("nan"))
-    return round(abs(score), 3) if math.isfinite(score) else None
+    score = state.get("best_score")
+    return None if score is None or score < -1e29 else round(abs(score), 3)

@@ -25,10 +25,8 @@ _CHUNK_PAIRS = 5000
 _CHUNK_CHARACTERS = 2_000_000
 
 
-def prepare(
-    corpus: Corpus, source: Tokenizer, target: Tokenizer, data: DataConfig, path: Path, filtered: bool = True
-) -> FilterReport:
-    """Write the corpus as piece ids to `path`, leaving out what the filters refuse unless `filtered` is off."""
+def prepare(corpus: Corpus, source: Tokenizer, target: Tokenizer, data: DataConfig, path: Path) -> FilterReport:
+    """Write the corpus as piece ids to `path`, leaving out what the filters refuse."""
     report = FilterReport(data.max_length, data.max_ratio)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -38,9 +36,7 @@ def prepare(
                     src = source.encode_all([pair.source for pair in pairs])
                     tgt = target.encode_all([pair.target for pair in pairs])
                     kept = [
-                        row
-                        for row in range(len(pairs))
-                        if report.add(why_left_out(len(src[row]), len(tgt[row]), data) if filtered else None)
+                        row for row in range(len(pairs)) if report.add(why_left_out(len(src[row]), len(tgt[row]), data))
                     ]
                     lines = [first + row for row in kept]
                     writer.write_batch(_record_batch([src[row] for row in kept], [tgt[row] for row in kept], lines))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from translate.text.corpus import lines_of, read_lines
+from translate.text.corpus import read_lines
 
 MOST_LINES = 1000
 
@@ -34,12 +33,7 @@ def line_chunks(path: Path) -> Iterator[list[str]]:
 
 def _read(path: Path, arrived: queue.Queue[str | BaseException | None]) -> None:
     try:
-        if str(path) == "-":
-            # A reader of our own: Python aborts at its end if this thread still waits inside sys.stdin's.
-            lines = lines_of(open(sys.stdin.fileno(), "rb", closefd=False), "stdin")  # noqa: SIM115
-        else:
-            lines = read_lines(path)
-        for line in lines:
+        for line in read_lines(path):
             arrived.put(line)
         arrived.put(None)
     except BaseException as error:

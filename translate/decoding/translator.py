@@ -17,7 +17,7 @@ from translate.data.batches import Batch, collate, collate_source, token_batches
 from translate.data.dataset import PairDataset
 from translate.decoding.beam import beam_search
 from translate.decoding.greedy import greedy
-from translate.decoding.hypotheses import Hypothesis
+from translate.decoding.hypotheses import Hypothesis, normalise
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import EOS, Tokenizer
 
@@ -94,18 +94,21 @@ class Translator:
         self.model.eval()
         moved = batch.to(self.device)
         decoded, source = self.model(moved.src, moved.src_valid, moved.src_lengths, moved.tgt_in)
-        flat_weights = None if decoded.weights is None else decoded.weights.flatten(0, 1)
-        log_probs = self.model.decoder.output(decoded.features.flatten(0, 1), flat_weights, source)  # (B·T, V)
-        chosen = log_probs.gather(1, moved.tgt_out.flatten().unsqueeze(1)).view_as(moved.tgt_out)  # (B, T)
-        totals = (chosen * moved.tgt_valid).sum(dim=1).tolist()
-        for row, total in enumerate(totals):
+        columns = []
+        for t, tokens in enumerate(moved.tgt_out.unbind(dim=1)):  # one position at a time: (B·T, V) could be huge
+            weights = None if decoded.weights is None else decoded.weights[:, t]
+            log_probs = self.model.decoder.output(decoded.features[:, t], weights, source)  # (B, V)
+            columns.append(log_probs.gather(1, tokens.unsqueeze(1)))  # (B, 1)
+        totals = (torch.cat(columns, dim=1) * moved.tgt_valid).sum(dim=1)  # (B,)
+        scores = normalise(totals, moved.tgt_valid.sum(dim=1), self.search)
+        for row, (total, score) in enumerate(zip(totals.tolist(), scores.tolist(), strict=True)):
             num_src, num_tgt = int(batch.src_valid[row].sum()), int(batch.tgt_valid[row].sum())
             tgt_ids = tuple(batch.tgt_out[row, :num_tgt].tolist())
             attention = None
             if decoded.weights is not None:
                 attention = decoded.weights[row, :num_tgt, :num_src].float().cpu().numpy()
             src_ids = tuple(batch.src[row, :num_src].tolist())
-            yield Translation(self.target.decode(tgt_ids), total / num_tgt, total, src_ids, tgt_ids, attention)
+            yield Translation(self.target.decode(tgt_ids), score, total, src_ids, tgt_ids, attention)
 
     @torch.inference_mode()
     def _search(self, sentences: list[list[int]], search: SearchConfig, num_best: int) -> list[list[Hypothesis]]:

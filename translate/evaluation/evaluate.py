@@ -10,7 +10,7 @@ from pathlib import Path
 from translate.checkpoint import write_file
 from translate.config import SearchConfig
 from translate.decoding.translator import Translator
-from translate.errors import DataError
+from translate.errors import DataError, RunError
 from translate.evaluation.metrics import Evaluation, check_counts, evaluate
 from translate.text.corpus import parallel_files
 
@@ -48,6 +48,9 @@ def evaluate_lines(
 def keep_translations(run: Path, name: str, hypotheses: Sequence[str], evaluation: Evaluation) -> None:
     """Write translations/NAME.txt and their scores beside it."""
     folder = run / "translations"
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be made: {error.strerror}.") from None
     write_file(folder / f"{name}.txt", "".join(line + "\n" for line in hypotheses).encode())
     write_file(folder / f"{name}.json", (json.dumps(evaluation.as_json(), indent=1) + "\n").encode())

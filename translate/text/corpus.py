@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -81,7 +82,12 @@ def tidy(line: str) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, split at newline bytes only."""
+    """The lines of a UTF-8 file, split at newline bytes only; `-` is stdin."""
+    if str(path) == "-":
+        # A reader of our own: Python aborts at its end if a thread still waits inside sys.stdin's.
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+            yield from lines_of(stdin, "stdin")
+        return
     with _opened(path) as file:
         yield from lines_of(file, str(path))
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from translate.checkpoint import Run, write_file
-from translate.config import HUB_PREFIX, Config, resolve_threads
+import torch
+
+from translate.checkpoint import TEMPORARY, Run, check_fit, write_file
+from translate.config import HUB_PREFIX, Config, dump_config, resolve_threads
 from translate.data.dataset import PairDataset, prepare
-from translate.errors import DataError, RunError
+from translate.errors import ConfigError, DataError, RunError
 from translate.evaluation.evaluate import read_pairs, split_files
+from translate.models.seq2seq import Seq2Seq
 from translate.text.corpus import Corpus, find_corpus, parallel_files, tidy
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 
@@ -45,10 +48,13 @@ def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Jo
         if not resume:
             raise RunError(f"{run.path} holds a run already. Go on with it by --resume, or give another --run.")
         config = merge_for_resume(config, run)
+        write_file(run.path / "config.toml", dump_config(config).encode())
         if test:
             _add_test_split(config, run)
     else:
-        if run.path.is_dir() and any(p for p in run.path.iterdir() if p.name not in PREPARED):
+        if run.path.is_dir() and any(
+            not p.name.startswith(TEMPORARY) and p.name not in PREPARED for p in run.path.iterdir()
+        ):
             raise RunError(f"{run.path} holds files that are no run. Give another --run.")
         config = resolve_threads(config)
         _create(config, run, test, say)
@@ -63,8 +69,11 @@ PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.targe
 
 def _create(config: Config, run: Run, test: bool, say: Say) -> None:
     corpora: dict[Split, Corpus] = {split: find_corpus(config.data, split) for split in splits(test)}
+    if config.data.folder.startswith(HUB_PREFIX):
+        corpora = {split: _downloaded(corpus, run.path / "cache", split) for split, corpus in corpora.items()}
     note = {split: _note_of(corpus) for split, corpus in corpora.items()}
     source, target = _tokenizers(config, corpora["train"], say)
+    _check_start(config, source, target)
     (run.path / "data").mkdir(parents=True, exist_ok=True)
     for split, corpus in corpora.items():
         if split != "train":
@@ -73,6 +82,21 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
     _prepare_training(config, run, corpora["train"], source, target, say)
     _valid_pairs(config, run, source, target)  # what is wrong with them must show before there is a run
     run.create(config, source, target)
+
+
+def _check_start(config: Config, source: Tokenizer, target: Tokenizer) -> None:
+    """Refuse a run to start from that does not fit, before there is a run that a second try would find in its way."""
+    if config.train.init_from is None:
+        return
+    if config.model.embedding.tied == "three" and source.model != target.model:
+        raise ConfigError(
+            f"train.init_from = '{config.train.init_from}' has two vocabularies, but model.embedding.tied = 'three' "
+            "shares one. Use 'two'."
+        )
+    weights = Run.open(Path(config.train.init_from)).best().weights()
+    with torch.device("meta"):
+        shapes = Seq2Seq(config.model, source.size, target.size)
+    check_fit(shapes, weights, where=config.train.init_from)
 
 
 def _note_of(corpus: Corpus) -> dict[str, Any]:
@@ -119,6 +143,20 @@ def _tokenizers(config: Config, corpus: Corpus, say: Say) -> tuple[Tokenizer, To
     return source, target
 
 
+def _downloaded(corpus: Corpus, folder: Path, split: str) -> Corpus:
+    """Read a data set of the hub once, so that all passes over it see the same pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / f"{split}.source", folder / f"{split}.target"
+    with (
+        files[0].open("w", encoding="utf-8", newline="\n") as source,
+        files[1].open("w", encoding="utf-8", newline="\n") as target,
+    ):
+        for pair in corpus.pairs():
+            source.write(tidy(pair.source) + "\n")
+            target.write(tidy(pair.target) + "\n")
+    return parallel_files(*files)
+
+
 def _copy_split(corpus: Corpus, folder: Path, split: str) -> None:
     """Keep the run's own copy, line for line, so that a run can be sent and still evaluated."""
     pairs = list(corpus.pairs())
@@ -144,6 +182,8 @@ def _training_pairs(config: Config, run: Run, source: Tokenizer, target: Tokeniz
     path = run.path / "cache" / "train.arrow"
     if not path.is_file():
         corpus = find_corpus(config.data, "train")
+        if config.data.folder.startswith(HUB_PREFIX):
+            corpus = _downloaded(corpus, run.path / "cache", "train")
         note = _read_note(run)
         if corpus.fingerprint() != note["train"]["sha256"]:
             raise DataError(f"{corpus.name} is not what this run was trained on: its SHA-256 differs from the note's.")

@@ -11,15 +11,13 @@ from translate.training.job import merge_for_resume, open_job
 from translate.training.logging import Reporter
 from translate.training.precision import resolve_device
 from translate.training.signals import StopSignals
-from translate.training.trainer import Trainer, is_finished
+from translate.training.trainer import Trainer, is_finished, write_end
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
     """Train a run, or go on with it; a finished one is left as it is."""
     with StopSignals() as signals, run.lock():
-        tested = (run.path / "translations" / "test.json").is_file()
-        finished = resume and run.exists() and is_finished(merge_for_resume(config, run), run)
-        if finished and (tested or not test):
+        if resume and run.exists() and is_finished(merge_for_resume(config, run), run, test):
             reporter.say(f"{run.path} is finished. More train.steps go on with it.")
             return
         resolve_device(config.train.device)  # before there is a run that a second try would find in its way
@@ -29,8 +27,10 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
         signals.can_save = False
         if signals.received is not None:  # too late for the loop to see it
             raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
+        write_end(run, trainer.progress, tested=False)
         if test:
             _test(run, trainer, reporter)
+            write_end(run, trainer.progress, tested=True)
 
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:

@@ -6,6 +6,7 @@ checkpoint holds no generator states and a resumed run is bit for bit the run th
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from translate.checkpoint import Checkpoint, Run, check_fit, fill
+from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
 from translate.config import Config
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
 from translate.decoding.translator import Translation, Translator
@@ -33,6 +34,7 @@ from translate.training.signals import StopSignals
 from translate.training.teacher_forcing import decode_mixed, ratio_at
 
 MOST_SKIPPED = 10  # updates without a finite gradient in a row
+WORST = -1e30  # the score of what is not a number: JSON has no infinity
 
 
 class _Interrupted(Exception):
@@ -109,11 +111,12 @@ class Trainer:
     def _over(self) -> bool:
         """Validate if it is time, also where a signal cut that short, and say whether there is nothing left to do."""
         progress = self.progress
-        due = progress.step % self.settings.valid_every == 0 or self._out_of_budget()
-        if progress.step > progress.last_validated and due:
+        over = self._out_of_budget()  # asked once: the clock must not run out between two questions
+        if progress.step > progress.last_validated and (over or progress.step % self.settings.valid_every == 0):
             self._validate_and_save()
             self._stop_if_asked()
-        if self._out_of_budget():
+            over = over or self._out_of_budget()
+        if over:
             return True
         patience = self.settings.patience
         return bool(patience) and progress.worse_in_a_row >= patience
@@ -181,7 +184,8 @@ class Trainer:
                 source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths)
                 forcing = self.settings.teacher_forcing
                 decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, forcing, torch.default_generator)
-            return sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
+            loss, nll = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
+            return sum(decoded.extra_losses.values(), loss), nll
 
     def _set_learning_rate(self) -> float:
         rate = learning_rate(self.settings, self.progress.step, self._share(), self.progress.reductions)
@@ -217,10 +221,13 @@ class Trainer:
     def _record(self, loss: float, norm: float, rate: float, ratio: float, num_tokens: int, seconds: float) -> None:
         """Add an update to the sums, and write them when their time has come."""
         window, step = self.progress.window, self.progress.step
-        for key, value in (("loss", loss * num_tokens), ("tokens", num_tokens), ("norm", norm), ("updates", 1)):
+        sums = {"loss": loss * num_tokens, "tokens": num_tokens, "norm": norm, "updates": 1, "seconds": seconds}
+        if self.progress.skipped_in_a_row:  # nothing was learnt, and one NaN would spoil the whole window
+            sums = dict.fromkeys(sums, 0.0) | {"seconds": seconds}
+        for key, value in sums.items():
             window[key] = window.get(key, 0.0) + value
-        window["seconds"] = window.get("seconds", 0.0) + seconds
-        mean_loss, speed = window["loss"] / window["tokens"], window["tokens"] / max(window["seconds"], 1e-9)
+        mean_loss = window["loss"] / max(window["tokens"], 1.0)
+        speed = window["tokens"] / max(window["seconds"], 1e-9)
         left = self._seconds_left()
         self.reporter.advance(self._done(), mean_loss, speed, left)
         if step % self.config.logging.every:
@@ -229,9 +236,10 @@ class Trainer:
             "train",
             step,
             loss=mean_loss,
-            gradient_norm=window["norm"] / window["updates"],
+            gradient_norm=window["norm"] / max(window["updates"], 1.0),
             learning_rate=rate,
             teacher_forcing=ratio,
+            skipped=self.progress.skipped,
             tokens_per_second=round(speed, 1),
             seconds=round(self._seconds(), 1),
         )
@@ -296,7 +304,7 @@ class Trainer:
         """The score by which checkpoints are compared, greater is better; nothing is worse than no number."""
         value = scores[self.settings.metric]
         if not np.isfinite(value) or not np.isfinite(scores["loss"]):
-            return float("-inf")
+            return WORST
         return -value if self.settings.metric == "loss" else value
 
     def _count_plateau(self, improved: bool) -> None:
@@ -360,14 +368,14 @@ class Trainer:
         except _Interrupted:
             self._stop_if_asked()
         score, best = self._judged(scores), self.progress.best_score
-        better = best is None or score > best
+        better = score > (WORST if best is None else best)
         numbers = f"loss {scores['loss']:.3f}, BLEU {scores['bleu']:.1f}, chrF {scores['chrf']:.1f}"
         verdict = "better, so it is kept" if better else "not better, so it is not used"
         self.reporter.say(f"average of {len(names)} checkpoints: {numbers}; {verdict}")
         if better:
+            self.progress.best_name, self.progress.best_score = f"average-{self.progress.step:08d}", score
             state = {**asdict(self.progress), "seconds": self._seconds(), "averaged": names}
-            checkpoint = self.run.save(f"average-{self.progress.step:08d}", weights, {}, state)
-            self.run.point("best", checkpoint)
+            self.run.point("best", self.run.save(self.progress.best_name, weights, {}, state))
         fill(self.model, kept)
 
     # -- stopping and going on ----------------------------------------------------------------------------------------
@@ -400,6 +408,9 @@ class Trainer:
         except TypeError as error:
             raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
         self.progress.history = [(name, score) for name, score in self.progress.history]
+        end = read_end(self.run)
+        if end is not None and end.step == self.progress.step:  # a kept average is better than any checkpoint so far
+            self.progress.best_name, self.progress.best_score = end.best_name, end.best_score
         self.saved = self.progress.step
         if self.precision.scaler.is_enabled() and self.progress.scaler:
             self.precision.scaler.load_state_dict(self.progress.scaler)
@@ -437,14 +448,36 @@ def _mixed_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
 
 
-def is_finished(config: Config, run: Run) -> bool:
-    """Whether a run's newest checkpoint has used up its budget of updates or minutes, or its patience."""
-    checkpoint = run.latest()
-    if checkpoint is None:
+@dataclass(frozen=True)
+class End:
+    """finished.json: what was done after the last update. Written last, so that a stop before it is made up for."""
+
+    step: int
+    best_name: str
+    best_score: float | None
+    tested: bool
+
+
+def write_end(run: Run, progress: Progress, tested: bool) -> None:
+    """Note that the average is made, and whether the test set was scored with what is best now."""
+    end = End(progress.step, progress.best_name, progress.best_score, tested)
+    write_file(run.path / "finished.json", json.dumps(asdict(end)).encode())
+
+
+def read_end(run: Run) -> End | None:
+    """The note of a finished run; None where there is none or where it is not one of ours."""
+    try:
+        return End(**json.loads((run.path / "finished.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_finished(config: Config, run: Run, test: bool) -> bool:
+    """Whether a run's newest checkpoint has used up its budget, and all that comes after training is done too."""
+    checkpoint, end = run.latest(), read_end(run)
+    if checkpoint is None or end is None or end.step != checkpoint.step or (test and not end.tested):
         return False
     state, settings = checkpoint.state(), config.train
-    if state["last_validated"] < state["step"]:
-        return False
     return (
         (settings.steps is not None and state["step"] >= settings.steps)
         or (settings.minutes is not None and state["seconds"] >= settings.minutes * 60)
