@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow  # nearly every test starts a process of its own, and torch takes seconds to load
+
 CommandLine = Callable[..., Any]
 SECONDS = 120  # a loaded machine takes long to import torch; nothing waits for this on a good day
 
@@ -530,7 +532,6 @@ SMALL = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "languages", "style"),
     [

@@ -244,7 +244,7 @@ def test_align_on_gold_of_other_length(refused: Refused, tiny_run: Path, project
     data = project.parent / "data"
     edit(data / "test.align", lambda lines: lines[:-1])
     files = ("--source", data / "test.en", "--target", data / "test.fr", "--gold", data / "test.align")
-    refused("align", tiny_run, *files, says=("12 lines of alignments", "11 lines of gold"))
+    refused("align", tiny_run, *files, says=("test.align has 11 lines of gold", "the source 12"))
 
 
 def test_align_on_broken_gold(refused: Refused, tiny_run: Path, project: Path) -> None:
@@ -262,7 +262,7 @@ def test_align_on_unequal_sides(refused: Refused, tiny_run: Path, project: Path)
 
 
 def test_align_with_both_sides_from_stdin(refused: Refused, tiny_run: Path) -> None:
-    refused("align", tiny_run, "--source", "-", "--target", "-", says=("only one of them can be stdin",))
+    refused("align", tiny_run, "--source", "-", "--target", "-", says=("Only one of --source, --target and --gold",))
 
 
 def test_align_json_needs_gold(refused: Refused, tiny_run: Path) -> None:
