@@ -196,11 +196,14 @@ def test_minutes_end_training_too(tmp_path: Path, corpus: Path) -> None:
     tree = config.model_dump(exclude_none=True)
     del tree["train"]["steps"]
     run = Run(tmp_path / "run")
-    train(check_config(tree, origin="test"), run, resume=False, test=False, reporter=Reporter())
+    config = check_config(tree, origin="test")
+    train(config, run, resume=False, test=False, reporter=Reporter())
     latest = run.latest()
     assert latest is not None
-    assert latest.state()["seconds"] >= 1.2
     assert latest.state()["last_validated"] == latest.step
+    assert json.loads((run.path / "finished.json").read_text())["seconds"] >= 1.2
+    train(config, run, resume=True, test=False, reporter=Reporter())
+    assert Run(run.path).latest() == latest
 
 
 def test_a_stop_during_averaging_is_made_up_for(tmp_path: Path, corpus: Path) -> None:

@@ -11,7 +11,7 @@ from translate.training.job import merge_for_resume, open_job
 from translate.training.logging import Reporter
 from translate.training.precision import resolve_device
 from translate.training.signals import StopSignals
-from translate.training.trainer import Trainer, is_finished, write_end
+from translate.training.trainer import Trainer, is_finished
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
@@ -27,10 +27,10 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
         signals.can_save = False
         if signals.received is not None:  # too late for the loop to see it
             raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
-        write_end(run, trainer.progress, tested=False)
+        trainer.note_end(tested=False)
         if test:
             _test(run, trainer, reporter)
-            write_end(run, trainer.progress, tested=True)
+            trainer.note_end(tested=True)
 
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:

@@ -108,6 +108,12 @@ class Trainer:
             stream.close()
             self.log.close()
 
+    def note_end(self, tested: bool) -> None:
+        """Note that the average is made, and whether the test set was scored with what is best now."""
+        progress = self.progress
+        end = End(progress.step, progress.best_name, progress.best_score, self._seconds(), tested)
+        write_file(self.run.path / "finished.json", json.dumps(asdict(end)).encode())
+
     def _over(self) -> bool:
         """Validate if it is time, also where a signal cut that short, and say whether there is nothing left to do."""
         progress = self.progress
@@ -455,13 +461,8 @@ class End:
     step: int
     best_name: str
     best_score: float | None
+    seconds: float
     tested: bool
-
-
-def write_end(run: Run, progress: Progress, tested: bool) -> None:
-    """Note that the average is made, and whether the test set was scored with what is best now."""
-    end = End(progress.step, progress.best_name, progress.best_score, tested)
-    write_file(run.path / "finished.json", json.dumps(asdict(end)).encode())
 
 
 def read_end(run: Run) -> End | None:
@@ -480,6 +481,6 @@ def is_finished(config: Config, run: Run, test: bool) -> bool:
     state, settings = checkpoint.state(), config.train
     return (
         (settings.steps is not None and state["step"] >= settings.steps)
-        or (settings.minutes is not None and state["seconds"] >= settings.minutes * 60)
+        or (settings.minutes is not None and end.seconds >= settings.minutes * 60)
         or (settings.patience > 0 and state["worse_in_a_row"] >= settings.patience)
     )
