@@ -82,6 +82,7 @@ class Trainer:
         greedily = self.config.search.model_copy(update={"beam": 1})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
+        self.trained = 0.0  # seconds of training and validation, once it is over
         self._restore()
         self.log = MetricsLog(
             self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
@@ -104,6 +105,7 @@ class Trainer:
                     self._update(stream)
                     self._stop_if_asked()
                 self._average()
+            self.trained = self._seconds()
         finally:
             stream.close()
             self.log.close()
@@ -111,7 +113,7 @@ class Trainer:
     def note_end(self, tested: bool) -> None:
         """Note that the average is made, and whether the test set was scored with what is best now."""
         progress = self.progress
-        end = End(progress.step, progress.best_name, progress.best_score, self._seconds(), tested)
+        end = End(progress.step, progress.best_name, progress.best_score, self.trained, tested)
         write_file(self.run.path / "finished.json", json.dumps(asdict(end)).encode())
 
     def _over(self) -> bool:
