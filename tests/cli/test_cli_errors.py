@@ -14,7 +14,7 @@ Refused = Callable[..., None]
 
 
 @pytest.fixture
-def refused(command_line: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Refused:
+def check_refused(command_line: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Refused:
     """Call the command line in an empty folder, where it must refuse and say these things."""
     folder = tmp_path / "here"
     folder.mkdir()
@@ -56,105 +56,105 @@ def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
         ("data.max_length=1", ("200 pairs read, 0 kept", "longer than 1 pieces", "at least 2 pairs")),
     ],
 )
-def test_train_refuses_a_setting(refused: Refused, project: Path, override: str, says: tuple[str, ...]) -> None:
+def test_train_refuses_a_setting(check_refused: Refused, project: Path, override: str, says: tuple[str, ...]) -> None:
     import torch
 
     if override.endswith("cuda") and torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    refused("train", project, override, says=says)
+    check_refused("train", project, override, says=says)
     # Nothing that a second, correct try would stumble over.
     assert not Path("runs/tiny/config.toml").exists()
     assert not Path("runs/tiny/checkpoints").exists()
 
 
-def test_train_names_the_file_of_an_unknown_setting(refused: Refused, project: Path) -> None:
+def test_train_names_the_file_of_an_unknown_setting(check_refused: Refused, project: Path) -> None:
     project.write_text(project.read_text() + "\n[trian]\nsteps = 3\n")
-    refused("train", project, says=(f"{project}: trian: unknown setting", "'train'"))
+    check_refused("train", project, says=(f"{project}: trian: unknown setting", "'train'"))
 
 
-def test_train_without_its_configuration(refused: Refused) -> None:
-    refused("train", "nowhere.toml", says=("nowhere.toml: no such file", "translate init"))
+def test_train_without_its_configuration(check_refused: Refused) -> None:
+    check_refused("train", "nowhere.toml", says=("nowhere.toml: no such file", "translate init"))
 
 
-def test_train_with_a_folder_for_a_configuration(refused: Refused, project: Path) -> None:
-    refused("train", project.parent, says=(f"{project.parent} is a folder",))
+def test_train_with_a_folder_for_a_configuration(check_refused: Refused, project: Path) -> None:
+    check_refused("train", project.parent, says=(f"{project.parent} is a folder",))
 
 
-def test_train_with_broken_toml(refused: Refused, project: Path) -> None:
+def test_train_with_broken_toml(check_refused: Refused, project: Path) -> None:
     project.write_text("[data\n")
-    refused("train", project, says=(f"{project}: not valid TOML", "line 1"))
+    check_refused("train", project, says=(f"{project}: not valid TOML", "line 1"))
 
 
-def test_train_without_its_data_folder(refused: Refused, project: Path) -> None:
+def test_train_without_its_data_folder(check_refused: Refused, project: Path) -> None:
     (project.parent / "data").rename(project.parent / "elsewhere")
-    refused("train", project, says=(f"data.folder: {project.parent / 'data'}: no such folder",))
+    check_refused("train", project, says=(f"data.folder: {project.parent / 'data'}: no such folder",))
 
 
-def test_train_without_one_of_its_files(refused: Refused, project: Path) -> None:
+def test_train_without_one_of_its_files(check_refused: Refused, project: Path) -> None:
     (project.parent / "data" / "valid.fr").unlink()
-    refused("train", project, says=("data.valid = 'valid'", "valid.fr"))
+    check_refused("train", project, says=("data.valid = 'valid'", "valid.fr"))
 
 
 @pytest.mark.parametrize(("split", "count"), [("train", 200), ("valid", 14), ("test", 12)])
-def test_train_on_unequal_sides(refused: Refused, project: Path, split: str, count: int) -> None:
+def test_train_on_unequal_sides(check_refused: Refused, project: Path, split: str, count: int) -> None:
     edit(project.parent / "data" / f"{split}.fr", lambda lines: lines[:-1])
-    refused("train", project, says=(f"{split}.en has {count} lines", f"{split}.fr {count - 1}"))
+    check_refused("train", project, says=(f"{split}.en has {count} lines", f"{split}.fr {count - 1}"))
     assert not Path("runs/tiny/config.toml").exists()
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_train_on_empty_files(refused: Refused, project: Path, split: str) -> None:
+def test_train_on_empty_files(check_refused: Refused, project: Path, split: str) -> None:
     for ending in ("en", "fr"):
         (project.parent / "data" / f"{split}.{ending}").write_bytes(b"")
-    refused("train", project, says=(f"{split}.en", "no pairs"))
+    check_refused("train", project, says=(f"{split}.en", "no pairs"))
     assert not Path("runs/tiny/config.toml").exists()
 
 
-def test_train_on_one_pair(refused: Refused, project: Path) -> None:
+def test_train_on_one_pair(check_refused: Refused, project: Path) -> None:
     for ending in ("en", "fr"):
         edit(project.parent / "data" / f"train.{ending}", lambda lines: lines[:1])
-    refused("train", project, says=("train.en", "1 pair read, 1 kept", "at least 2 pairs"))
+    check_refused("train", project, says=("train.en", "1 pair read, 1 kept", "at least 2 pairs"))
 
 
-def test_train_on_blank_lines_only(refused: Refused, project: Path) -> None:
+def test_train_on_blank_lines_only(check_refused: Refused, project: Path) -> None:
     for ending in ("en", "fr"):
         edit(project.parent / "data" / f"train.{ending}", lambda lines: [b" "] * len(lines))
-    refused("train", project, says=("tokenizer has nothing to learn from",))
+    check_refused("train", project, says=("tokenizer has nothing to learn from",))
 
 
-def test_train_with_one_side_empty_everywhere(refused: Refused, project: Path) -> None:
+def test_train_with_one_side_empty_everywhere(check_refused: Refused, project: Path) -> None:
     edit(project.parent / "data" / "train.fr", lambda lines: [b""] * len(lines))
-    refused("train", project, says=("200 pairs read, 0 kept", "200 with an empty side", "at least 2 pairs"))
+    check_refused("train", project, says=("200 pairs read, 0 kept", "200 with an empty side", "at least 2 pairs"))
 
 
-def test_train_with_no_valid_pair_left_can_be_mended_and_repeated(refused: Refused, project: Path) -> None:
+def test_train_with_no_valid_pair_left_can_be_mended_and_repeated(check_refused: Refused, project: Path) -> None:
     edit(project.parent / "data" / "valid.fr", lambda lines: [b""] * len(lines))
     for _ in range(2):  # the second try meets the same mistake, not a half-made run
-        refused("train", project, says=("data.valid = 'valid'", "14 pairs read, 0 kept"))
+        check_refused("train", project, says=("data.valid = 'valid'", "14 pairs read, 0 kept"))
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_train_on_invalid_utf8(refused: Refused, project: Path, split: str) -> None:
+def test_train_on_invalid_utf8(check_refused: Refused, project: Path, split: str) -> None:
     file = project.parent / "data" / f"{split}.fr"
     edit(file, lambda lines: [*lines[:6], b"caf\xe9", *lines[7:]])
-    refused("train", project, says=(f"{file}:7: not valid UTF-8", "0xe9", "column 4"))
+    check_refused("train", project, says=(f"{file}:7: not valid UTF-8", "0xe9", "column 4"))
     assert not Path("runs/tiny/config.toml").exists()
 
 
-def test_train_into_a_finished_run(refused: Refused, project: Path, tiny_run: Path) -> None:
+def test_train_into_a_finished_run(check_refused: Refused, project: Path, tiny_run: Path) -> None:
     before = sorted(path.name for path in tiny_run.iterdir())
-    refused("train", project, "--run", tiny_run, says=(f"{tiny_run} holds a run already", "--resume", "--run"))
+    check_refused("train", project, "--run", tiny_run, says=(f"{tiny_run} holds a run already", "--resume", "--run"))
     assert sorted(path.name for path in tiny_run.iterdir()) == before
 
 
-def test_train_into_a_folder_of_something_else(refused: Refused, project: Path, tmp_path: Path) -> None:
+def test_train_into_a_folder_of_something_else(check_refused: Refused, project: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
-    refused("train", project, "--run", tmp_path / "photos", says=("photos holds files that are no run",))
+    check_refused("train", project, "--run", tmp_path / "photos", says=("photos holds files that are no run",))
 
 
-def test_train_into_a_file(refused: Refused, project: Path) -> None:
-    refused("train", project, "--run", project, says=(f"{project}: cannot hold a run",))
+def test_train_into_a_file(check_refused: Refused, project: Path) -> None:
+    check_refused("train", project, "--run", project, says=(f"{project}: cannot hold a run",))
 
 
 # -- commands on a run ------------------------------------------------------------------------------------------------
@@ -169,115 +169,117 @@ ON_RUNS = {
 
 
 @pytest.mark.parametrize("command", ON_RUNS)
-def test_missing_run(refused: Refused, command: str) -> None:
-    refused(command, "nowhere", *ON_RUNS[command], says=("nowhere: no such run", "translate train"))
+def test_missing_run(check_refused: Refused, command: str) -> None:
+    check_refused(command, "nowhere", *ON_RUNS[command], says=("nowhere: no such run", "translate train"))
 
 
 @pytest.mark.parametrize("command", ON_RUNS)
-def test_folder_that_is_no_run(refused: Refused, command: str, project: Path) -> None:
-    refused(command, project.parent, *ON_RUNS[command], says=(f"{project.parent} is not a run",))
+def test_folder_that_is_no_run(check_refused: Refused, command: str, project: Path) -> None:
+    check_refused(command, project.parent, *ON_RUNS[command], says=(f"{project.parent} is not a run",))
 
 
 @pytest.mark.parametrize("command", ["evaluate", "text", "align"])
-def test_unknown_device(refused: Refused, command: str, tiny_run: Path) -> None:
-    refused(command, tiny_run, *ON_RUNS[command], "--device", "tpu", says=("--device tpu", "cpu"))
+def test_unknown_device(check_refused: Refused, command: str, tiny_run: Path) -> None:
+    check_refused(command, tiny_run, *ON_RUNS[command], "--device", "tpu", says=("--device tpu", "cpu"))
 
 
-def test_run_without_its_tokenizer(refused: Refused, own_run: Path) -> None:
+def test_run_without_its_tokenizer(check_refused: Refused, own_run: Path) -> None:
     (own_run / "tokenizer.source.model").write_bytes(b"nonsense")
-    refused("text", own_run, says=("tokenizer.source.model", "cannot be read as a tokenizer"))
+    check_refused("text", own_run, says=("tokenizer.source.model", "cannot be read as a tokenizer"))
 
 
-def test_run_of_another_release(refused: Refused, own_run: Path) -> None:
+def test_run_of_another_release(check_refused: Refused, own_run: Path) -> None:
     config = own_run / "config.toml"
     config.write_text(config.read_text().replace("[train]", "[train]\nmomentum = 3"))
-    refused("info", own_run, says=(f"{config}: train.momentum: unknown setting", "CHANGELOG.md"))
+    check_refused("info", own_run, says=(f"{config}: train.momentum: unknown setting", "CHANGELOG.md"))
 
 
-def test_evaluate_needs_both_files(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_evaluate_needs_both_files(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     file = project.parent / "data" / "test.en"
     for option in ("--source", "--reference"):
-        refused("evaluate", tiny_run, option, file, says=("--source and --reference go together",))
+        check_refused("evaluate", tiny_run, option, file, says=("--source and --reference go together",))
 
 
-def test_evaluate_on_unequal_sides(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_evaluate_on_unequal_sides(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     data = project.parent / "data"
     edit(data / "test.fr", lambda lines: lines[:-1])
     files = ("--source", data / "test.en", "--reference", data / "test.fr")
-    refused("evaluate", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
+    check_refused("evaluate", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
 
 
-def test_evaluate_on_nothing(refused: Refused, tiny_run: Path) -> None:
+def test_evaluate_on_nothing(check_refused: Refused, tiny_run: Path) -> None:
     files = ("--source", os.devnull, "--reference", os.devnull)
-    refused("evaluate", tiny_run, *files, says=(os.devnull, "nothing to score"))
+    check_refused("evaluate", tiny_run, *files, says=(os.devnull, "nothing to score"))
 
 
-def test_evaluate_on_a_missing_file(refused: Refused, tiny_run: Path) -> None:
-    refused("evaluate", tiny_run, "--source", "no.en", "--reference", "no.fr", says=("no.en: no such file",))
+def test_evaluate_on_a_missing_file(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused("evaluate", tiny_run, "--source", "no.en", "--reference", "no.fr", says=("no.en: no such file",))
 
 
-def test_evaluate_on_an_unknown_split(refused: Refused, tiny_run: Path) -> None:
-    refused("evaluate", tiny_run, "--split", "dev", says=("no 'dev' data", "test, valid"))
+def test_evaluate_on_an_unknown_split(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused("evaluate", tiny_run, "--split", "dev", says=("no 'dev' data", "test, valid"))
 
 
-def test_text_on_a_missing_file(refused: Refused, tiny_run: Path) -> None:
-    refused("text", tiny_run, "no.en", says=("no.en: no such file",))
+def test_text_on_a_missing_file(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused("text", tiny_run, "no.en", says=("no.en: no such file",))
 
 
-def test_text_on_a_folder(refused: Refused, tiny_run: Path) -> None:
-    refused("text", tiny_run, ".", says=(".: cannot be read: Is a directory",))
+def test_text_on_a_folder(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused("text", tiny_run, ".", says=(".: cannot be read: Is a directory",))
 
 
 @pytest.mark.parametrize("lines", ["0", "0-3", "5-2", "a-b", "2-x", "-3", "1-2-3", "13", "13-20"])
-def test_align_refuses_lines(refused: Refused, tiny_run: Path, lines: str) -> None:
+def test_align_refuses_lines(check_refused: Refused, tiny_run: Path, lines: str) -> None:
     source = tiny_run / "data" / "test.source"
-    refused("align", tiny_run, "--source", source, f"--lines={lines}", says=(f"--lines {lines}",))
+    check_refused("align", tiny_run, "--source", source, f"--lines={lines}", says=(f"--lines {lines}",))
 
 
-def test_align_needs_a_target_for_gold(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_align_needs_a_target_for_gold(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     data = project.parent / "data"
     gold = ("--gold", data / "test.align")
-    refused("align", tiny_run, "--source", data / "test.en", *gold, says=("--gold needs --target",))
+    check_refused("align", tiny_run, "--source", data / "test.en", *gold, says=("--gold needs --target",))
 
 
-def test_align_on_gold_of_other_length(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_align_on_gold_of_other_length(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     data = project.parent / "data"
     edit(data / "test.align", lambda lines: lines[:-1])
     files = ("--source", data / "test.en", "--target", data / "test.fr", "--gold", data / "test.align")
-    refused("align", tiny_run, *files, says=("test.align has 11 lines of gold", "the source 12"))
+    check_refused("align", tiny_run, *files, says=("test.align has 11 lines of gold", "the source 12"))
 
 
-def test_align_on_broken_gold(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_align_on_broken_gold(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     data = project.parent / "data"
     edit(data / "test.align", lambda lines: [*lines[:4], b"0-0 1:1", *lines[5:]])
     files = ("--source", data / "test.en", "--target", data / "test.fr", "--gold", data / "test.align")
-    refused("align", tiny_run, *files, says=("test.align:5", "'1:1' is not a link"))
+    check_refused("align", tiny_run, *files, says=("test.align:5", "'1:1' is not a link"))
 
 
-def test_align_on_unequal_sides(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_align_on_unequal_sides(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     data = project.parent / "data"
     edit(data / "test.fr", lambda lines: lines[:-1])
     files = ("--source", data / "test.en", "--target", data / "test.fr")
-    refused("align", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
+    check_refused("align", tiny_run, *files, says=("test.en has 12 lines", "test.fr 11"))
 
 
-def test_align_with_both_sides_from_stdin(refused: Refused, tiny_run: Path) -> None:
-    refused("align", tiny_run, "--source", "-", "--target", "-", says=("Only one of --source, --target and --gold",))
+def test_align_with_both_sides_from_stdin(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused(
+        "align", tiny_run, "--source", "-", "--target", "-", says=("Only one of --source, --target and --gold",)
+    )
 
 
-def test_align_json_needs_gold(refused: Refused, tiny_run: Path) -> None:
-    refused("align", tiny_run, "--source", os.devnull, "--json", says=("--json", "--gold", "--format json"))
+def test_align_json_needs_gold(check_refused: Refused, tiny_run: Path) -> None:
+    check_refused("align", tiny_run, "--source", os.devnull, "--json", says=("--json", "--gold", "--format json"))
 
 
-def test_align_pictures_need_a_folder(refused: Refused, tiny_run: Path, project: Path) -> None:
+def test_align_pictures_need_a_folder(check_refused: Refused, tiny_run: Path, project: Path) -> None:
     options = ("--source", tiny_run / "data" / "test.source", "--format", "png", "--output")
-    refused("align", tiny_run, *options, "-", says=("--output -: pictures need a folder",))
-    refused("align", tiny_run, *options, project, says=(f"--output {project}",))
+    check_refused("align", tiny_run, *options, "-", says=("--output -: pictures need a folder",))
+    check_refused("align", tiny_run, *options, project, says=(f"--output {project}",))
 
 
-def test_align_output_that_cannot_be_written(refused: Refused, tiny_run: Path) -> None:
+def test_align_output_that_cannot_be_written(check_refused: Refused, tiny_run: Path) -> None:
     options = ("--source", tiny_run / "data" / "test.source", "--output", "no/such/folder/links")
-    refused("align", tiny_run, *options, says=("--output no/such/folder/links", "No such file or directory"))
+    check_refused("align", tiny_run, *options, says=("--output no/such/folder/links", "No such file or directory"))
 
 
 # -- init -------------------------------------------------------------------------------------------------------------
@@ -290,61 +292,63 @@ def sides(project: Path, count: int) -> tuple[str | Path, ...]:
     return "--source", project.parent / "data" / "train.en", "--target", project.parent / "data" / "train.fr"
 
 
-def test_init_on_too_few_lines(refused: Refused, project: Path) -> None:
-    refused("init", "mine", *sides(project, 99), says=("train.en", "train.fr", "99 lines", "at least 100"))
+def test_init_on_too_few_lines(check_refused: Refused, project: Path) -> None:
+    check_refused("init", "mine", *sides(project, 99), says=("train.en", "train.fr", "99 lines", "at least 100"))
     assert os.listdir() == []
 
 
-def test_init_on_unequal_sides(refused: Refused, project: Path) -> None:
+def test_init_on_unequal_sides(check_refused: Refused, project: Path) -> None:
     files = sides(project, 120)
     edit(project.parent / "data" / "train.fr", lambda lines: lines[:-1])
-    refused("init", "mine", *files, says=("train.en has 120 lines", "train.fr 119"))
+    check_refused("init", "mine", *files, says=("train.en has 120 lines", "train.fr 119"))
     assert os.listdir() == []
 
 
-def test_init_on_invalid_utf8(refused: Refused, project: Path) -> None:
+def test_init_on_invalid_utf8(check_refused: Refused, project: Path) -> None:
     files = sides(project, 120)
     edit(project.parent / "data" / "train.fr", lambda lines: [*lines[:-1], b"caf\xe9"])
-    refused("init", "mine", *files, says=("train.fr:120: not valid UTF-8",))
+    check_refused("init", "mine", *files, says=("train.fr:120: not valid UTF-8",))
     assert os.listdir() == []
 
 
-def test_init_on_a_missing_file(refused: Refused) -> None:
-    refused("init", "mine", "--source", "no.en", "--target", "no.fr", says=("no.en: no such file",))
+def test_init_on_a_missing_file(check_refused: Refused) -> None:
+    check_refused("init", "mine", "--source", "no.en", "--target", "no.fr", says=("no.en: no such file",))
     assert os.listdir() == []
 
 
-def test_init_on_one_sentence_repeated(refused: Refused, project: Path) -> None:
+def test_init_on_one_sentence_repeated(check_refused: Refused, project: Path) -> None:
     files = sides(project, 120)
     for ending in ("en", "fr"):
         edit(project.parent / "data" / f"train.{ending}", lambda lines: lines[:1] * 120)
-    refused("init", "mine", *files, says=("1 different sentences", "too few to learn from"))
+    check_refused("init", "mine", *files, says=("1 different sentences", "too few to learn from"))
     assert os.listdir() == []
 
 
-def test_init_holding_out_too_much(refused: Refused, project: Path) -> None:
-    refused("init", "mine", *sides(project, 120), "--valid", "100", says=("120 of them", "--valid and --test"))
+def test_init_holding_out_too_much(check_refused: Refused, project: Path) -> None:
+    check_refused("init", "mine", *sides(project, 120), "--valid", "100", says=("120 of them", "--valid and --test"))
     assert os.listdir() == []
 
 
 @pytest.mark.parametrize("there", ["config.toml", "data/train.en"])
-def test_init_into_an_existing_project(refused: Refused, project: Path, there: str) -> None:
+def test_init_into_an_existing_project(check_refused: Refused, project: Path, there: str) -> None:
     file = Path("mine") / there
     file.parent.mkdir(parents=True)
     file.write_text("precious")
-    refused("init", "mine", *sides(project, 120), says=("mine holds", "nothing was written"))
+    check_refused("init", "mine", *sides(project, 120), says=("mine holds", "nothing was written"))
     assert [path for path in Path("mine").rglob("*") if path.is_file()] == [file]
     assert file.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["../up", "e n", "tsv"])
-def test_init_with_an_impossible_language(refused: Refused, project: Path, name: str) -> None:
-    refused("init", "mine", *sides(project, 120), "--source-lang", name, says=(f"'{name}' cannot name a language",))
+def test_init_with_an_impossible_language(check_refused: Refused, project: Path, name: str) -> None:
+    check_refused(
+        "init", "mine", *sides(project, 120), "--source-lang", name, says=(f"'{name}' cannot name a language",)
+    )
     assert os.listdir() == []
 
 
-def test_init_with_one_language_twice(refused: Refused, project: Path) -> None:
-    refused("init", "mine", *sides(project, 120), "--source-lang", "fr", says=("Both languages", "'fr'"))
+def test_init_with_one_language_twice(check_refused: Refused, project: Path) -> None:
+    check_refused("init", "mine", *sides(project, 120), "--source-lang", "fr", says=("Both languages", "'fr'"))
     assert os.listdir() == []
 
 
@@ -363,8 +367,8 @@ def test_init_with_one_language_twice(refused: Refused, project: Path) -> None:
         (("train",), ("CONFIG",)),
     ],
 )
-def test_misspelt_command_lines(refused: Refused, arguments: tuple[str, ...], says: tuple[str, ...]) -> None:
-    refused(*arguments, says=says)
+def test_misspelt_command_lines(check_refused: Refused, arguments: tuple[str, ...], says: tuple[str, ...]) -> None:
+    check_refused(*arguments, says=says)
 
 
 def test_refusals_of_the_real_command(translate: Any, project: Path, tiny_run: Path, tmp_path: Path) -> None:

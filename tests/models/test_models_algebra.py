@@ -335,11 +335,11 @@ def general(p: dict[str, Any], q: Any, m: Any) -> Any:
 
 
 def dot(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return q @ (p["key.weight"] @ m)
+    return q @ (p["w.weight"] @ m)
 
 
 def scaled_dot(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return q @ (p["key.weight"] @ m) / np.sqrt(len(q))
+    return q @ (p["w.weight"] @ m) / np.sqrt(len(q))
 
 
 FORMULAS = {"additive": additive, "general": general, "dot": dot, "scaled_dot": scaled_dot}

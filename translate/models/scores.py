@@ -84,22 +84,12 @@ class General(Score):
         return torch.bmm(query, keys.transpose(1, 2))  # (B, T, S)
 
 
-class Dot(Score):
+class Dot(General):
     """The inner product of the query and a key of its width."""
 
     formula = "q · k,  k = W_k m"
     paper = "Luong et al. 2015, eq. 8"
     when = "The cheapest; scores grow with the width, so it can saturate in wide models."
-
-    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
-        super().__init__(query_width, memory_width, width)
-        self.key = nn.Linear(memory_width, query_width, bias=False)
-
-    def keys(self, memory: Tensor) -> Tensor:
-        return self.key(memory)  # (B, S, H)
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return torch.bmm(query, keys.transpose(1, 2))  # (B, T, S)
 
 
 class ScaledDot(Dot):

@@ -10,8 +10,9 @@ from translate.evaluation.evaluate import evaluate_lines, keep_translations, rea
 from translate.training.job import merge_for_resume, open_job
 from translate.training.logging import Reporter
 from translate.training.precision import resolve_device
+from translate.training.progress import is_finished
 from translate.training.signals import StopSignals
-from translate.training.trainer import Trainer, is_finished
+from translate.training.trainer import Trainer
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
-from translate.config import Config
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
 from translate.decoding.translator import Translation, Translator
 from translate.errors import NumericalError, RunError, Stopped
@@ -30,6 +28,7 @@ from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
 from translate.training.optim import build_optimizer, learning_rate, optimizer_tensors, restore_optimizer
 from translate.training.precision import Precision, resolve_device
+from translate.training.progress import End, Progress, read_end
 from translate.training.signals import StopSignals
 from translate.training.teacher_forcing import decode_mixed, ratio_at
 
@@ -39,29 +38,6 @@ WORST = -1e30  # the score of what is not a number: JSON has no infinity
 
 class _Interrupted(Exception):
     """A stop was asked for in the middle of a validation."""
-
-
-@dataclass
-class Progress:
-    """Where training stands: all of it is in state.json."""
-
-    step: int = 0
-    epoch: int = 0
-    position: int = 0
-    seconds: float = 0.0
-    last_validated: int = 0
-    best_name: str = ""
-    best_score: float | None = None
-    worse_in_a_row: int = 0
-    plateau_worse: int = 0
-    reductions: int = 0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-    history: list[tuple[str, float]] = field(default_factory=list)
-    """Name and score of every checkpoint that follows a validation; a signal's checkpoints are not among them."""
-    window: dict[str, float] = field(default_factory=dict)
-    """Sums since the last line of metrics.jsonl."""
-    scaler: dict[str, Any] = field(default_factory=dict)
 
 
 class Trainer:
@@ -454,35 +430,3 @@ def _weights(model: Seq2Seq) -> dict[str, Tensor]:
 def _mixed_seed(*numbers: int) -> int:
     """One 63-bit seed from several numbers, well mixed."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-
-
-@dataclass(frozen=True)
-class End:
-    """finished.json: what was done after the last update. Written last, so that a stop before it is made up for."""
-
-    step: int
-    best_name: str
-    best_score: float | None
-    seconds: float
-    tested: bool
-
-
-def read_end(run: Run) -> End | None:
-    """The note of a finished run; None where there is none or where it is not one of ours."""
-    try:
-        return End(**json.loads((run.path / "finished.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def is_finished(config: Config, run: Run, test: bool) -> bool:
-    """Whether a run's newest checkpoint has used up its budget, and all that comes after training is done too."""
-    checkpoint, end = run.latest(), read_end(run)
-    if checkpoint is None or end is None or end.step != checkpoint.step or (test and not end.tested):
-        return False
-    state, settings = checkpoint.state(), config.train
-    return (
-        (settings.steps is not None and state["step"] >= settings.steps)
-        or (settings.minutes is not None and end.seconds >= settings.minutes * 60)
-        or (settings.patience > 0 and state["worse_in_a_row"] >= settings.patience)
-    )

@@ -1,0 +1,65 @@
+"""Where training stands, and whether there is anything left to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from translate.checkpoint import Run
+from translate.config import Config
+
+
+@dataclass
+class Progress:
+    """Where training stands: all of it is in state.json."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    last_validated: int = 0
+    best_name: str = ""
+    best_score: float | None = None
+    worse_in_a_row: int = 0
+    plateau_worse: int = 0
+    reductions: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    history: list[tuple[str, float]] = field(default_factory=list)
+    """Name and score of every checkpoint that follows a validation; a signal's checkpoints are not among them."""
+    window: dict[str, float] = field(default_factory=dict)
+    """Sums since the last line of metrics.jsonl."""
+    scaler: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class End:
+    """finished.json: what was done after the last update. Written last, so that a stop before it is made up for."""
+
+    step: int
+    best_name: str
+    best_score: float | None
+    seconds: float
+    tested: bool
+
+
+def read_end(run: Run) -> End | None:
+    """The note of a finished run; None where there is none or where it is not one of ours."""
+    try:
+        return End(**json.loads((run.path / "finished.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_finished(config: Config, run: Run, test: bool) -> bool:
+    """Whether a run's newest checkpoint has used up its budget, and all that comes after training is done too."""
+    checkpoint, end = run.latest(), read_end(run)
+    if checkpoint is None or end is None or end.step != checkpoint.step or (test and not end.tested):
+        return False
+    state, settings = checkpoint.state(), config.train
+    return (
+        (settings.steps is not None and state["step"] >= settings.steps)
+        or (settings.minutes is not None and end.seconds >= settings.minutes * 60)
+        or (settings.patience > 0 and state["worse_in_a_row"] >= settings.patience)
+    )
