@@ -10,6 +10,7 @@ import difflib
 import os
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, get_args
@@ -20,6 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from translate.errors import ConfigError
 
 HUB_PREFIX = "hub:"
+_PATHS = (("data", "folder"), ("train", "init_from"), ("train", "source_embeddings"), ("train", "target_embeddings"))
+# pydantic's own old `copy` has long been `model_copy`; the setting of that name may take its place.
+warnings.filterwarnings("ignore", message='Field name "copy" in "DecoderConfig" shadows')
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -44,8 +48,8 @@ class DataConfig(Section):
     """Language translated from: the ending of the plain files, the column of the others."""
     target_lang: str
     """Language translated into."""
-    max_length: int = Field(128, ge=1)
-    """Longest sentence in pieces, on either side; longer training pairs are left out and counted."""
+    max_length: int = Field(128, ge=0)
+    """Longest sentence in pieces, on either side; longer training pairs are left out and counted. 0 means no limit."""
     max_ratio: float = Field(0.0, ge=0.0)
     """Greatest ratio of the two lengths in pieces; pairs beyond it are left out and counted. 0 means no limit."""
 
@@ -53,8 +57,8 @@ class DataConfig(Section):
 class TokenizerConfig(Section):
     """How text becomes pieces."""
 
-    kind: Literal["unigram", "bpe"] = "unigram"
-    """Subword model of sentencepiece."""
+    kind: Literal["unigram", "bpe", "word", "char"] = "unigram"
+    """What a piece is: a subword by one of two models, a whole word between spaces, a character."""
     vocabulary: int = Field(8000, ge=16)
     """Most pieces a vocabulary may have; a small corpus gets fewer."""
     joint: bool = True
@@ -85,7 +89,7 @@ class EmbeddingConfig(Section):
 class EncoderConfig(Section):
     """What reads the source."""
 
-    kind: Literal["gru", "bigru"] = "bigru"
+    kind: Literal["gru", "bigru", "lstm", "bilstm"] = "bigru"
     """Recurrent network; `translate zoo` explains each."""
     width: int = Field(256, ge=1)
     """Width of the state, in each direction."""
@@ -93,36 +97,118 @@ class EncoderConfig(Section):
     """Number of layers."""
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     """Dropout between layers and on the memory."""
-    summary: Literal["last", "mean", "zero"] = "last"
+    variational: bool = False
+    """Draw dropout once per sentence instead of once per position, and drop in the recurrence too."""
+    word_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of source pieces that the encoder does not get to see while it learns."""
+    residual: bool = False
+    """Each layer after the first adds to what it reads instead of replacing it."""
+    layer_norm: bool = False
+    """Layer normalisation inside the recurrence."""
+    self_attention: bool = False
+    """One residual layer of self-attention over the memory."""
+    reverse: bool = False
+    """gru, lstm: read the source from its end, so that its first words are the freshest."""
+    summary: Literal["last", "mean", "attention", "zero"] = "last"
     """The one vector of the source that starts the decoder."""
+
+    @property
+    def bidirectional(self) -> bool:
+        return self.kind in ("bigru", "bilstm")
+
+    @property
+    def output_width(self) -> int:
+        """Width of the memory: all directions."""
+        return self.width * (2 if self.bidirectional else 1)
+
+    @model_validator(mode="after")
+    def _has_meaning(self) -> Self:
+        if self.reverse and self.bidirectional:
+            raise ValueError(f"reverse = true: '{self.kind}' reads both ways already; use kind = 'gru' or 'lstm'")
+        if self.residual and self.layers == 1:
+            raise ValueError("residual = true adds what a layer reads to what the layer below wrote; set layers >= 2")
+        return self
 
 
 class AttentionConfig(Section):
     """Where the decoder looks."""
 
-    score: Literal["additive", "general", "dot", "scaled_dot"] = "additive"
+    score: Literal[
+        "additive", "general", "dot", "scaled_dot", "linear", "dual", "cosine", "location", "static"
+    ] = "additive"
     """How well a query fits a position; `translate zoo` shows the formulas."""
-    scope: Literal["global"] = "global"
+    scope: Literal["global", "local_m", "local_p", "expanded", "hybrid"] = "global"
     """Which positions compete."""
-    selection: Literal["soft"] = "soft"
+    selection: Literal["soft", "sparsemax", "hard_gumbel", "hard_reinforce"] = "soft"
     """How scores become weights."""
     width: int = Field(256, ge=1)
     """Width of queries and keys inside the score, where the formula leaves it free."""
+    window: int = Field(5, ge=0)
+    """Half-width of the window around the centre, for every scope but global."""
+    heads: int = Field(1, ge=1)
+    """Looks side by side, each with its share of the width."""
+    hops: int = Field(1, ge=1)
+    """Looks one after the other: what was found joins the query and asks again."""
+    per_feature: bool = False
+    """One set of weights for each dimension of the memory instead of one for all."""
+    coverage: bool = False
+    """Tell the score how much each position has been looked at already."""
+    coverage_loss: float = Field(0.1, ge=0.0)
+    """coverage: weight of the loss on looking again where one has looked."""
+    temperature: float = Field(1.0, gt=0.0)
+    """hard_gumbel: temperature of the draw at the start."""
+    temperature_end: float = Field(0.3, gt=0.0)
+    """hard_gumbel: temperature at the end; it falls geometrically."""
+    entropy: float = Field(0.01, ge=0.0)
+    """hard_reinforce: weight of the bonus for keeping the draw open."""
+
+    @model_validator(mode="after")
+    def _has_meaning(self) -> Self:
+        if self.per_feature and self.heads > 1:
+            raise ValueError("per_feature = true gives every dimension a head of its own; set heads = 1")
+        if self.per_feature and self.score == "location":
+            raise ValueError(
+                "per_feature = true with score = 'location' needs a matrix of positions for every dimension; "
+                "use another score"
+            )
+        if self.per_feature and self.selection == "hard_reinforce":
+            raise ValueError(
+                "per_feature = true with selection = 'hard_reinforce' draws once for every dimension, which one reward "
+                "cannot teach; use 'soft', 'sparsemax' or 'hard_gumbel'"
+            )
+        if self.scope == "hybrid" and self.selection.startswith("hard_"):
+            raise ValueError(
+                f"scope = 'hybrid' blends two looks, selection = '{self.selection}' takes one position; "
+                "use 'soft' or 'sparsemax', or another scope"
+            )
+        if self.hops > 1 and self.score == "static":
+            raise ValueError("hops > 1 asks again with another query, which score = 'static' does not hear; set hops = 1")
+        return self
 
 
 class DecoderConfig(Section):
     """What writes the target."""
 
-    kind: Literal["bahdanau", "luong", "plain"] = "bahdanau"
+    kind: Literal["bahdanau", "luong", "conditional", "tutorial", "plain"] = "bahdanau"
     """Where attention sits in the recurrence; `translate zoo` explains each."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """Recurrent unit."""
     width: int = Field(256, ge=1)
     """Width of the state."""
     layers: int = Field(1, ge=1)
     """Number of layers; the top one asks, the context enters the first."""
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     """Dropout between layers and before the output layer."""
+    variational: bool = False
+    """Draw dropout between layers once per sentence, and drop in the recurrence too."""
+    word_dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of the words read back that the decoder does not get to see while it learns."""
+    layer_norm: bool = False
+    """Layer normalisation inside the recurrence."""
     input_feeding: bool = True
     """luong: feed the attentional vector into the next step. Without it training needs no loop."""
+    copy: bool = False  # type: ignore[assignment]
+    """Mix in a pointer that copies source pieces where attention looks; needs a joint vocabulary."""
 
 
 class ModelConfig(Section):
@@ -134,13 +220,41 @@ class ModelConfig(Section):
     decoder: DecoderConfig = DecoderConfig()
 
     @model_validator(mode="after")
-    def _plain_needs_a_summary(self) -> Self:
-        if self.decoder.kind == "plain" and self.encoder.summary == "zero":
+    def _has_meaning(self) -> Self:
+        kind = self.decoder.kind
+        if kind == "plain":
+            self._check_plain()
+        elif kind == "tutorial" and self.attention.score != "location":
+            raise ValueError(
+                f"decoder.kind = 'tutorial' scores positions, not states: attention.score = '{self.attention.score}' "
+                "has no place in it; use attention.score = 'location'"
+            )
+        elif self.attention.heads > 1:
+            self._check_heads()
+        return self
+
+    def _check_plain(self) -> None:
+        if self.encoder.summary == "zero":
             raise ValueError(
                 "decoder.kind = 'plain' knows the source by its summary alone, and encoder.summary = 'zero' is none; "
-                "use 'last' or 'mean'"
+                "use 'last', 'mean' or 'attention'"
             )
-        return self
+        if self.decoder.copy:
+            raise ValueError("decoder.copy = true copies what attention points to, and decoder.kind = 'plain' has none")
+
+    def _check_heads(self) -> None:
+        """Heads share the widths of values, queries and keys evenly."""
+        heads, score = self.attention.heads, self.attention.score
+        parts = {}
+        if score != "dual":
+            parts["the memory (encoder.width × directions)"] = self.encoder.output_width
+        if score == "additive":
+            parts["attention.width"] = self.attention.width
+        elif score in ("dot", "scaled_dot", "general", "dual", "cosine"):
+            parts["decoder.width"] = self.decoder.width
+        for name, width in parts.items():
+            if width % heads:
+                raise ValueError(f"attention.heads = {heads} does not divide {name} = {width}")
 
 
 class TeacherForcingConfig(Section):
@@ -177,15 +291,21 @@ class TrainConfig(Section):
     """Size of a batch: sentences times the longest of them, on the longer side."""
     accumulate: int = Field(1, ge=1)
     """Batches per update."""
-    optimizer: Literal["adam", "adamw"] = "adam"
-    """Optimizer."""
+    optimizer: Literal["adam", "adamw", "sgd", "adadelta"] = "adam"
+    """Optimizer; sgd and adadelta want a learning rate near 1."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """Decay of Adam's two averages."""
+    momentum: float = Field(0.0, ge=0.0, lt=1.0)
+    """sgd: share of the last step that is taken again."""
+    rho: float = Field(0.95, ge=0.0, lt=1.0)
+    """adadelta: decay of its averages."""
+    epsilon: float | None = Field(None, gt=0.0)
+    """What adam, adamw and adadelta add to their denominators; by default 1e-8, for adadelta 1e-6."""
     weight_decay: float = Field(0.0, ge=0.0)
     """Weight decay; decoupled for adamw."""
-    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau"] = "cosine"
+    schedule: Literal["constant", "inverse_sqrt", "cosine", "plateau", "halving"] = "cosine"
     """Learning rate after warm-up."""
     warmup: int = Field(200, ge=0)
     """Updates over which the learning rate rises."""
@@ -193,6 +313,10 @@ class TrainConfig(Section):
     """plateau: validations without improvement before the learning rate falls."""
     plateau_factor: float = Field(0.5, gt=0.0, lt=1.0)
     """plateau: what the learning rate is multiplied with."""
+    halve_after: int = Field(5000, ge=0)
+    """halving: updates after which the learning rate is halved for the first time."""
+    halve_every: int = Field(1000, ge=1)
+    """halving: updates from one halving to the next."""
     clip: float = Field(1.0, ge=0.0)
     """Greatest norm of the gradient; 0 means no limit."""
     label_smoothing: float = Field(0.1, ge=0.0, lt=1.0)
@@ -211,8 +335,14 @@ class TrainConfig(Section):
     """Average the weights of this many checkpoints at the end, and keep the average if it scores better; 0 is off."""
     average_of: Literal["last", "best"] = "last"
     """Which checkpoints are averaged."""
+    ema: float = Field(0.0, ge=0.0, lt=1.0)
+    """Decay of an exponential moving average of the weights, which is validated and saved; 0 is off, 0.999 usual."""
     init_from: str | None = None
     """A run whose best weights and tokenizers to start from."""
+    source_embeddings: str | None = None
+    """A file of word vectors (word2vec text format) that the source embeddings start from."""
+    target_embeddings: str | None = None
+    """A file of word vectors that the target embeddings start from."""
 
     @model_validator(mode="after")
     def _an_end(self) -> Self:
@@ -220,6 +350,8 @@ class TrainConfig(Section):
             raise ValueError("give 'steps' or 'minutes', so that training has an end")
         if self.average == 1:
             raise ValueError("average = 1 averages nothing: give 0 or at least 2")
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum belongs to optimizer = 'sgd'; '{self.optimizer}' has its own averages")
         return self
 
 
@@ -264,11 +396,22 @@ class Config(Section):
     logging: LoggingConfig = LoggingConfig()
 
     @model_validator(mode="after")
-    def _three_way_tying_needs_joint(self) -> Self:
+    def _has_meaning(self) -> Self:
         if self.model.embedding.tied == "three" and not self.tokenizer.joint:
             raise ValueError(
                 "model.embedding.tied = 'three' shares the source embeddings with the target's, which needs "
                 "tokenizer.joint = true; use 'two' otherwise"
+            )
+        if self.model.decoder.copy and not self.tokenizer.joint:
+            raise ValueError(
+                "model.decoder.copy = true writes source pieces into the target, which needs one vocabulary for both; "
+                "set tokenizer.joint = true"
+            )
+        located = self.model.attention.score == "location" and self.model.decoder.kind != "plain"
+        if located and not self.data.max_length:
+            raise ValueError(
+                "model.attention.score = 'location' has one weight vector for each position and needs to know how many "
+                "there are; set data.max_length"
             )
         return self
 
@@ -381,7 +524,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _make_absolute(tree: dict[str, Any], base: Path) -> None:
-    for section, name in (("data", "folder"), ("train", "init_from")):
+    for section, name in _PATHS:
         values = tree.get(section)
         value = values.get(name) if isinstance(values, dict) else None
         if isinstance(values, dict) and isinstance(value, str) and not value.startswith(HUB_PREFIX):
