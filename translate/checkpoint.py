@@ -257,18 +257,19 @@ class Run:
         source, target = self.tokenizers()
         checkpoint = checkpoint or self.best()
         weights = checkpoint.weights()
-        settings = self.config().model
+        config = self.config()
+        settings, max_length = config.model, config.data.max_length
         where = checkpoint.path / MODEL
         layers = max(settings.encoder.layers, settings.decoder.layers)
         if layers > len(weights):
             raise RunError(f"{where} does not fit the configuration: {layers} layers, but {len(weights)} tensors.")
         try:
             with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before they are made
-                shapes = Seq2Seq(settings, source.size, target.size)
+                shapes = Seq2Seq(settings, source.size, target.size, max_length)
         except (RuntimeError, TypeError, OverflowError) as error:  # sizes that do not even fit into 64 bits
             raise RunError(f"{where} does not fit the configuration, whose widths are too large: {error}") from None
         check_fit(shapes, weights, where=str(where))
-        model = Seq2Seq(settings, source.size, target.size)
+        model = Seq2Seq(settings, source.size, target.size, max_length)
         fill(model, weights)
         return model.eval()
 

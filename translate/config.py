@@ -64,13 +64,18 @@ class TokenizerConfig(Section):
     joint: bool = True
     """One vocabulary for both languages."""
     byte_fallback: bool = True
-    """Spell characters that are not in the vocabulary as bytes, so that no text is unknown."""
+    """unigram, bpe, char: spell characters that are not in the vocabulary as bytes, so that no text is unknown."""
     normalization: Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"] = "identity"
     """Unicode normalisation before segmentation; "identity" changes nothing."""
 
+    @property
+    def spells_bytes(self) -> bool:
+        """Whether there are pieces for bytes: a word that is not in a vocabulary of words stays unknown."""
+        return self.byte_fallback and self.kind != "word"
+
     @model_validator(mode="after")
     def _room_for_bytes(self) -> Self:
-        if self.byte_fallback and self.vocabulary < 300:
+        if self.spells_bytes and self.vocabulary < 300:
             raise ValueError("vocabulary must be at least 300 with byte_fallback, which takes 256 pieces of it")
         return self
 
@@ -133,9 +138,9 @@ class EncoderConfig(Section):
 class AttentionConfig(Section):
     """Where the decoder looks."""
 
-    score: Literal[
-        "additive", "general", "dot", "scaled_dot", "linear", "dual", "cosine", "location", "static"
-    ] = "additive"
+    score: Literal["additive", "general", "dot", "scaled_dot", "linear", "dual", "cosine", "location", "static"] = (
+        "additive"
+    )
     """How well a query fits a position; `translate zoo` shows the formulas."""
     scope: Literal["global", "local_m", "local_p", "expanded", "hybrid"] = "global"
     """Which positions compete."""
@@ -143,11 +148,11 @@ class AttentionConfig(Section):
     """How scores become weights."""
     width: int = Field(256, ge=1)
     """Width of queries and keys inside the score, where the formula leaves it free."""
-    window: int = Field(5, ge=0)
+    window: int = Field(5, ge=1)
     """Half-width of the window around the centre, for every scope but global."""
     heads: int = Field(1, ge=1)
     """Looks side by side, each with its share of the width."""
-    hops: int = Field(1, ge=1)
+    hops: int = Field(1, ge=1, le=16)
     """Looks one after the other: what was found joins the query and asks again."""
     per_feature: bool = False
     """One set of weights for each dimension of the memory instead of one for all."""
@@ -182,7 +187,9 @@ class AttentionConfig(Section):
                 "use 'soft' or 'sparsemax', or another scope"
             )
         if self.hops > 1 and self.score == "static":
-            raise ValueError("hops > 1 asks again with another query, which score = 'static' does not hear; set hops = 1")
+            raise ValueError(
+                "hops > 1 asks again with another query, which score = 'static' does not hear; set hops = 1"
+            )
         return self
 
 
@@ -241,6 +248,11 @@ class ModelConfig(Section):
             )
         if self.decoder.copy:
             raise ValueError("decoder.copy = true copies what attention points to, and decoder.kind = 'plain' has none")
+        if self.encoder.self_attention and self.encoder.summary == "last":
+            raise ValueError(
+                "encoder.self_attention = true works on the memory, which decoder.kind = 'plain' does not read; "
+                "use encoder.summary = 'mean' or 'attention', or another decoder"
+            )
 
     def _check_heads(self) -> None:
         """Heads share the widths of values, queries and keys evenly."""
@@ -340,9 +352,9 @@ class TrainConfig(Section):
     init_from: str | None = None
     """A run whose best weights and tokenizers to start from."""
     source_embeddings: str | None = None
-    """A file of word vectors (word2vec text format) that the source embeddings start from."""
+    """A file of word vectors (text of word2vec, fastText or GloVe) that the source embeddings start from."""
     target_embeddings: str | None = None
-    """A file of word vectors that the target embeddings start from."""
+    """The same for the target embeddings; where `tied` makes both one table, these vectors come after the source's."""
 
     @model_validator(mode="after")
     def _an_end(self) -> Self:

@@ -5,6 +5,7 @@ In evaluation mode `forward` and the chain of `step` give the same features, wei
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -13,20 +14,25 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.models.attention import Attention
-from translate.models.recurrence import GRUStack
+from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 
 
 class TokenEmbedding(nn.Module):
-    """Vectors of tokens, with dropout."""
+    """Vectors of tokens, with dropout on their entries and on whole words."""
 
-    def __init__(self, table: nn.Embedding, dropout: float) -> None:
+    def __init__(self, table: nn.Embedding, dropout: float, word_dropout: float) -> None:
         super().__init__()
         self.table = table
         self.dropout = nn.Dropout(dropout)
+        self.word_dropout = word_dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.dropout(self.table(tokens))  # (…, E)
+        embedded = self.dropout(self.table(tokens))  # (…, E)
+        if not self.training or not self.word_dropout:
+            return embedded
+        kept = F.dropout(torch.ones_like(embedded[..., :1]), self.word_dropout)  # (…, 1)
+        return embedded * kept
 
 
 class OutputLayer(nn.Module):
@@ -44,8 +50,36 @@ class OutputLayer(nn.Module):
         return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
+class CopyGate(nn.Module):
+    """Mixes the vocabulary with a pointer into the source: p(y) = g · p_vocabulary(y) + (1 − g) · Σ_{s: x_s = y} α_s.
+
+    See et al. 2017, eq. 8-9, over one vocabulary for both sides. Weights that do not sum to one are made to.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, 1)
+
+    def initialise(self) -> None:
+        """At first the vocabulary speaks: the pointer has to earn its share."""
+        nn.init.constant_(self.gate.bias, 2.0)
+
+    def forward(self, features: Tensor, log_probs: Tensor, weights: Tensor, src: Tensor) -> Tensor:
+        """features (N, F), log_probs (N, V), weights (N, S), src (N, S) -> log probabilities (N, V)."""
+        tiny = torch.finfo(log_probs.dtype).tiny
+        weights = weights.to(log_probs.dtype)
+        shares = weights / weights.sum(dim=-1, keepdim=True).clamp(min=tiny)  # (N, S)
+        copied = torch.zeros_like(log_probs).scatter_add(1, src, shares)  # (N, V)
+        gate = self.gate(features).to(log_probs.dtype)  # (N, 1)
+        return torch.logaddexp(F.logsigmoid(gate) + log_probs, F.logsigmoid(-gate) + copied.clamp(min=tiny).log())
+
+
 class Decoder(nn.Module):
-    """What all decoders share: how they start, and how features become probabilities."""
+    """What all decoders share: how they start, loop and look, and how features become probabilities.
+
+    A decoder is a `_transition`, which takes one step and gives what the readout needs of it, and a `_readout`, which
+    turns that into features for one step or for all of them.
+    """
 
     formula: ClassVar[str]
     paper: ClassVar[str]
@@ -53,26 +87,41 @@ class Decoder(nn.Module):
     extra_width: int  # of what enters the first layer beside the embedding
     attention: Attention | None
 
-    def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding) -> None:
+    def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
         super().__init__()
-        width, layers = config.decoder.width, config.decoder.layers
-        self.embed = TokenEmbedding(table, config.embedding.dropout)
-        self.attention = None
-        self.bridge = nn.Linear(memory_width, width * layers)
-        self.dropout = nn.Dropout(config.decoder.dropout)
-        self.extra_width = self._extra_width(config, memory_width)
-        self.stack = GRUStack(config.embedding.width, self.extra_width, width, layers, config.decoder.dropout)
-        self._build(config, memory_width)
-        self.out = OutputLayer(self._feature_width(config), table, tied=config.embedding.tied != "none")
+        settings = config.decoder
+        self.config, self.memory_width, self.width = config, memory_width, settings.width
+        self.embed = TokenEmbedding(table, config.embedding.dropout, settings.word_dropout)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.attention = self._attention(positions)
+        self.context_width = memory_width if self.attention is None else self.attention.context_width
+        self.extra_width = self._extra_width()
+        self.stack = Stack(
+            self._input_width(), self.extra_width, self.width, settings.layers, settings.dropout, settings.cell,
+            settings.layer_norm,
+        )  # fmt: skip
+        self.bridge = nn.Linear(memory_width, self.width * self.stack.num_tensors)
+        self._build()
+        self.out = OutputLayer(self._feature_width(), table, tied=config.embedding.tied != "none")
+        self.copy = CopyGate(self._feature_width()) if settings.copy else None
 
-    def _extra_width(self, config: ModelConfig, memory_width: int) -> int:
-        return memory_width
+    def _attention(self, positions: int) -> Attention | None:
+        return Attention(self.config.attention, self._query_width(), self.memory_width, positions)
 
-    def _feature_width(self, config: ModelConfig) -> int:
-        return config.decoder.width
+    def _query_width(self) -> int:
+        return self.width
 
-    def _build(self, config: ModelConfig, memory_width: int) -> None:
-        raise AssertionError("every decoder builds its own parts")
+    def _input_width(self) -> int:
+        return self.config.embedding.width
+
+    def _extra_width(self) -> int:
+        return self.context_width
+
+    def _feature_width(self) -> int:
+        return self.width
+
+    def _build(self) -> None:
+        """The parts that only this decoder has."""
 
     def prepare(self, memory: Tensor, valid: Tensor) -> SourceCache | None:
         """What attention can compute from the source alone."""
@@ -81,19 +130,87 @@ class Decoder(nn.Module):
     def start(self, source: EncodedSource) -> State:
         """s_0 = tanh(W summary), one part for each layer (Bahdanau et al. 2015, appendix A.2.2)."""
         hidden = torch.tanh(self.bridge(source.summary))  # (B, L·H)
-        return State(hidden=tuple(hidden.chunk(self.stack.num_layers, dim=-1)))
+        coverage = None
+        if self.attention is not None and self.attention.covered is not None:
+            coverage = torch.zeros_like(source.tokens, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        return State(
+            hidden=hidden.chunk(self.stack.num_tensors, dim=-1),
+            position=torch.zeros_like(source.tokens[:, 0]),
+            coverage=coverage,
+            masks=self.stack.masks(hidden) if self.config.decoder.variational else (),
+        )
 
     def step(self, token: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
         """token (B,) -> features (B, F), the next state, weights (B, S)."""
-        raise AssertionError("every decoder defines its step")
+        embedded = self.embed(token)  # (B, E)
+        found, state, weights = self._transition(self._hoist(embedded), embedded, state, source)
+        return self._readout(embedded, *found), state, weights
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
         """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S)."""
-        raise AssertionError("every decoder defines its forward")
+        embedded = self.embed(tgt_in)  # (B, T, E)
+        state = self.start(source)
+        founds, all_weights, all_notes = [], [], []
+        for gates, one in zip(self._hoist(embedded).unbind(dim=1), embedded.unbind(dim=1), strict=True):
+            found, state, weights = self._transition(gates, one, state, source)
+            founds.append(found)
+            all_weights.append(weights)
+            all_notes.append(state.notes)
+        columns = [torch.stack(column, dim=1) for column in zip(*founds, strict=True)]  # (B, T, …) each
+        return Decoded(self._readout(embedded, *columns), stack_steps(all_weights), stack_notes(all_notes))
 
-    def output(self, features: Tensor, weights: Tensor | None, source: EncodedSource) -> Tensor:
-        """The one place that turns features (N, F) into log probabilities (N, V), in float32."""
-        return self.out(features)
+    def _hoist(self, embedded: Tensor) -> Tensor:
+        """What of a step can be computed for all steps at once: (…, E) -> (…, gates · H)."""
+        return self.stack.hoist(embedded)
+
+    def _transition(
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        """One step, from hoisted gates and embedding (B, E): what the readout needs, the next state, weights (B, S)."""
+        raise AssertionError("every decoder defines its transition")
+
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+        """What one or all transitions found -> features (…, F)."""
+        raise AssertionError("every decoder defines its readout")
+
+    def _look(self, query: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor]:
+        """Look once with a query (B, Q): context (B, C), the state that knows of it, weights (B, S)."""
+        assert self.attention is not None
+        look = self.attention(query.unsqueeze(1), state.position.unsqueeze(1), source, state.coverage)
+        weights = look.weights.squeeze(1)  # (B, S)
+        notes = {name: note.squeeze(1) for name, note in look.notes.items()}
+        coverage = state.coverage
+        if coverage is not None:
+            if self.training:
+                notes["coverage"] = torch.minimum(weights, coverage).sum(dim=-1)  # (B,), See et al. 2017, eq. 12
+            coverage = coverage + weights
+        state = replace(state, position=state.position + 1, coverage=coverage, notes=notes)
+        return look.context.squeeze(1), state, weights
+
+    def output(
+        self, features: Tensor, weights: Tensor | None, source: EncodedSource, rows: Tensor | None = None
+    ) -> Tensor:
+        """The one place that turns features (N, F) and weights (N, S) into log probabilities (N, V), in float32.
+
+        `rows` (N,) tells which sentence of the source each belongs to; without it, the first to the first and so on.
+        """
+        log_probs: Tensor = self.out(features)
+        if self.copy is None:
+            return log_probs
+        assert weights is not None
+        mixed: Tensor = self.copy(features, log_probs, weights, source.tokens if rows is None else source.tokens[rows])
+        return mixed
+
+
+def stack_steps(weights: list[Tensor | None]) -> Tensor | None:
+    """The weights (B, S) of all steps as (B, T, S), if there are any."""
+    there = [one for one in weights if one is not None]
+    return torch.stack(there, dim=1) if there else None
+
+
+def stack_notes(notes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The notes (B,) of all steps as (B, T)."""
+    return {name: torch.stack([one[name] for one in notes], dim=1) for name in (notes[0] if notes else ())}
 
 
 class BahdanauDecoder(Decoder):
@@ -102,46 +219,27 @@ class BahdanauDecoder(Decoder):
     formula = "c_t = attend(s_{t−1});  s_t = GRU([y_{t−1}; c_t], s_{t−1});  maxout(U s_t + V y_{t−1} + C c_t)"
     paper = "Bahdanau et al. 2015"
     when = "The default: the context steers the state itself, and its alignments are sharp."
-    attention: Attention
 
-    def _feature_width(self, config: ModelConfig) -> int:
-        return config.embedding.width
+    def _feature_width(self) -> int:
+        return self.config.embedding.width
 
-    def _build(self, config: ModelConfig, memory_width: int) -> None:
-        width, features = config.decoder.width, config.embedding.width
-        self.attention = Attention(config.attention, width, memory_width)
-        self.read_state = nn.Linear(width, 2 * features)
-        self.read_token = nn.Linear(config.embedding.width, 2 * features, bias=False)
-        self.read_context = nn.Linear(memory_width, 2 * features, bias=False)
-
-    def step(self, token: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
-        embedded = self.embed(token)  # (B, E)
-        hidden, context, weights = self._transition(self.stack.hoist(embedded), state.hidden, source)
-        return self._readout(hidden[-1], embedded, context), State(hidden), weights
-
-    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        embedded = self.embed(tgt_in)  # (B, T, E)
-        gates = self.stack.hoist(embedded)  # (B, T, 3H)
-        hidden = self.start(source).hidden
-        tops, contexts, all_weights = [], [], []
-        for gates_t in gates.unbind(dim=1):
-            hidden, context, weights = self._transition(gates_t, hidden, source)
-            tops.append(hidden[-1])
-            contexts.append(context)
-            all_weights.append(weights)
-        features = self._readout(torch.stack(tops, dim=1), embedded, torch.stack(contexts, dim=1))  # (B, T, F)
-        return Decoded(features, torch.stack(all_weights, dim=1))
+    def _build(self) -> None:
+        features = self._feature_width()
+        self.read_state = nn.Linear(self.width, 2 * features)
+        self.read_token = nn.Linear(self.config.embedding.width, 2 * features, bias=False)
+        self.read_context = nn.Linear(self.context_width, 2 * features, bias=False)
 
     def _transition(
-        self, gates: Tensor, hidden: tuple[Tensor, ...], source: EncodedSource
-    ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        context, weights = self.attention(hidden[-1].unsqueeze(1), source)  # (B, 1, D), (B, 1, S)
-        context = context.squeeze(1)  # (B, D)
-        return self.stack.step(gates, context, hidden), context, weights.squeeze(1)
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        context, state, weights = self._look(self.stack.top(state.hidden), state, source)  # (B, C)
+        hidden = self.stack.step(gates, context, state.hidden, state.masks)
+        return (self.stack.top(hidden), context), replace(state, hidden=hidden), weights
 
-    def _readout(self, state: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
         """Appendix A.2.2: pairs of units compete, the greater one goes on; (…, 2F) -> (…, F)."""
-        units = self.read_state(state) + self.read_token(embedded) + self.read_context(context)
+        states, contexts = found
+        units = self.read_state(states) + self.read_token(embedded) + self.read_context(contexts)
         return self.dropout(units.unflatten(-1, (-1, 2)).amax(dim=-1))
 
 
@@ -151,53 +249,116 @@ class LuongDecoder(Decoder):
     formula = "s_t = GRU([y_{t−1}; ĥ_{t−1}], s_{t−1});  c_t = attend(s_t);  ĥ_t = tanh(W [c_t; s_t])"
     paper = "Luong et al. 2015, eq. 5 and section 3.3"
     when = "Without input feeding it trains without a loop, the fastest; with it, it knows where it looked before."
-    attention: Attention
 
-    def _extra_width(self, config: ModelConfig, memory_width: int) -> int:
-        return config.decoder.width if config.decoder.input_feeding else 0
+    def _extra_width(self) -> int:
+        return self.width if self.config.decoder.input_feeding else 0
 
-    def _build(self, config: ModelConfig, memory_width: int) -> None:
-        self.attention = Attention(config.attention, config.decoder.width, memory_width)
-        self.combine = nn.Linear(memory_width + config.decoder.width, config.decoder.width, bias=False)
+    def _build(self) -> None:
+        self.combine = nn.Linear(self.context_width + self.width, self.width, bias=False)
 
     def start(self, source: EncodedSource) -> State:
         state = super().start(source)
-        return State(state.hidden, fed=state.hidden[-1].new_zeros(source.tokens.size(0), self.extra_width))
-
-    def step(self, token: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
-        gates = self.stack.hoist(self.embed(token))  # (B, 3H)
-        hidden, vector, weights = self._transition(gates, state, source)
-        return self.dropout(vector), self._next(hidden, vector), weights
+        return replace(state, fed=state.hidden[0].new_zeros(source.tokens.size(0), self.extra_width))
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        embedded = self.embed(tgt_in)  # (B, T, E)
+        assert self.attention is not None
+        if self.extra_width or self.attention.covered is not None:
+            return super().forward(tgt_in, source)
         state = self.start(source)
-        if not self.extra_width:
-            tops = self.stack.unroll(embedded, state.hidden)  # (B, T, H)
-            vectors, weights = self._attend(tops, source)  # (B, T, H), (B, T, S)
-            return Decoded(self.dropout(vectors), weights)
-        collected, all_weights = [], []
-        for gates in self.stack.hoist(embedded).unbind(dim=1):
-            hidden, vector, weights = self._transition(gates, state, source)
-            state = self._next(hidden, vector)
-            collected.append(vector)
-            all_weights.append(weights)
-        return Decoded(self.dropout(torch.stack(collected, dim=1)), torch.stack(all_weights, dim=1))
+        states = self.stack.unroll(self.embed(tgt_in), state.hidden, state.masks)  # (B, T, H)
+        steps = torch.arange(tgt_in.size(1), device=tgt_in.device).expand(tgt_in.shape)  # (B, T)
+        look = self.attention(states, steps, source)
+        return Decoded(self.dropout(self._vector(look.context, states)), look.weights, look.notes)
 
     def _transition(
-        self, gates: Tensor, state: State, source: EncodedSource
-    ) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
-        assert state.fed is not None
-        hidden = self.stack.step(gates, state.fed, state.hidden)
-        vector, weights = self._attend(hidden[-1].unsqueeze(1), source)  # (B, 1, H), (B, 1, S)
-        return hidden, vector.squeeze(1), weights.squeeze(1)
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        hidden = self.stack.step(gates, state.fed, state.hidden, state.masks)
+        top = self.stack.top(hidden)  # (B, H)
+        context, state, weights = self._look(top, state, source)
+        vector = self._vector(context, top)  # (B, H)
+        return (vector,), replace(state, hidden=hidden, fed=vector[:, : self.extra_width]), weights
 
-    def _attend(self, states: Tensor, source: EncodedSource) -> tuple[Tensor, Tensor]:
-        context, weights = self.attention(states, source)  # (B, T, D), (B, T, S)
-        return torch.tanh(self.combine(torch.cat([context, states], dim=-1))), weights
+    def _vector(self, context: Tensor, state: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
 
-    def _next(self, hidden: tuple[Tensor, ...], vector: Tensor) -> State:
-        return State(hidden, fed=vector[:, : self.extra_width])
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+        (vectors,) = found
+        return self.dropout(vectors)
+
+
+class ConditionalDecoder(Decoder):
+    """Two transitions round the attention: one reads the word and asks, the other reads what was found."""
+
+    formula = "s' = GRU₁(y_{t−1}, s_{t−1});  c_t = attend(s');  s_t = GRU₂(c_t, s');  tanh(U s_t + V y_{t−1} + C c_t)"
+    paper = "Sennrich et al. 2017 (Nematus); Firat and Cho 2016"
+    when = "The strongest of the recurrent ones on small corpora; deeper layers stand above both transitions."
+
+    def _extra_width(self) -> int:
+        return 0
+
+    def _feature_width(self) -> int:
+        return self.config.embedding.width
+
+    def _build(self) -> None:
+        settings, features = self.config.decoder, self._feature_width()
+        self.second = Layer(self.context_width, 0, self.width, settings.cell, settings.layer_norm)
+        self.read_state = nn.Linear(self.width, features)
+        self.read_token = nn.Linear(self.config.embedding.width, features, bias=False)
+        self.read_context = nn.Linear(self.context_width, features, bias=False)
+
+    def _transition(
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        before, mask = state.hidden, state.masks[0] if state.masks else None
+        between: Hidden = self.stack.first.step(gates, None, before[:: self.stack.num_layers], mask)
+        context, state, weights = self._look(between[0], state, source)  # (B, C)
+        lowest = self.second.step(self.second.hoist(context), None, between, mask)
+        hidden = self.stack.step_above(lowest, before, state.masks)
+        return (self.stack.top(hidden), context), replace(state, hidden=hidden), weights
+
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+        states, contexts = found
+        return self.dropout(
+            torch.tanh(self.read_state(states) + self.read_token(embedded) + self.read_context(contexts))
+        )
+
+
+class TutorialDecoder(Decoder):
+    """Word and state choose positions, and word and context together are what the recurrence reads."""
+
+    formula = "c_t = attend([y_{t−1}; s_{t−1}]);  s_t = GRU(relu(W [y_{t−1}; c_t]), s_{t−1});  softmax(U s_t)"
+    paper = "Robertson 2017, PyTorch's sequence-to-sequence tutorial"
+    when = "To meet an old friend: with train.teacher_forcing.ratio=0.5, unit=batch. Its only score is location."
+
+    def _query_width(self) -> int:
+        return self.config.embedding.width + self.width
+
+    def _input_width(self) -> int:
+        return self.width
+
+    def _extra_width(self) -> int:
+        return 0
+
+    def _build(self) -> None:
+        self.combine_token = nn.Linear(self.config.embedding.width, self.width)
+        self.combine_context = nn.Linear(self.context_width, self.width, bias=False)
+
+    def _hoist(self, embedded: Tensor) -> Tensor:
+        return self.combine_token(embedded)  # (…, H)
+
+    def _transition(
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        query = torch.cat([embedded, self.stack.top(state.hidden)], dim=-1)  # (B, E + H)
+        context, state, weights = self._look(query, state, source)
+        combined = torch.relu(gates + self.combine_context(context))  # (B, H)
+        hidden = self.stack.step(self.stack.hoist(combined), None, state.hidden, state.masks)
+        return (self.stack.top(hidden),), replace(state, hidden=hidden), weights
+
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+        (states,) = found
+        return self.dropout(states)
 
 
 class PlainDecoder(Decoder):
@@ -207,21 +368,34 @@ class PlainDecoder(Decoder):
     paper = "Cho et al. 2014"
     when = "To see what attention is good for: it fails on long sentences."
 
-    def _build(self, config: ModelConfig, memory_width: int) -> None:
-        self.combine = nn.Linear(memory_width + config.decoder.width, config.decoder.width, bias=False)
+    def _attention(self, positions: int) -> Attention | None:
+        return None
 
-    def step(self, token: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
-        hidden = self.stack.step(self.stack.hoist(self.embed(token)), source.summary, state.hidden)
-        return self._readout(hidden[-1], source.summary), State(hidden), None
+    def _build(self) -> None:
+        self.combine = nn.Linear(self.context_width + self.width, self.width, bias=False)
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
+        state = self.start(source)
         summary = source.summary.unsqueeze(1).expand(-1, tgt_in.size(1), -1)  # (B, T, D)
         inputs = torch.cat([self.embed(tgt_in), summary.to(self.bridge.weight.dtype)], dim=-1)  # (B, T, E + D)
-        tops = self.stack.unroll(inputs, self.start(source).hidden)  # (B, T, H)
-        return Decoded(self._readout(tops, summary), None)
+        states = self.stack.unroll(inputs, state.hidden, state.masks)  # (B, T, H)
+        return Decoded(self._readout(inputs, states, summary), None)
 
-    def _readout(self, states: Tensor, summary: Tensor) -> Tensor:
+    def _transition(
+        self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
+    ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
+        hidden = self.stack.step(gates, source.summary, state.hidden, state.masks)
+        return (self.stack.top(hidden), source.summary), replace(state, hidden=hidden), None
+
+    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+        states, summary = found
         return self.dropout(torch.tanh(self.combine(torch.cat([summary, states], dim=-1))))
 
 
-DECODERS: dict[str, type[Decoder]] = {"bahdanau": BahdanauDecoder, "luong": LuongDecoder, "plain": PlainDecoder}
+DECODERS: dict[str, type[Decoder]] = {
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+    "conditional": ConditionalDecoder,
+    "tutorial": TutorialDecoder,
+    "plain": PlainDecoder,
+}

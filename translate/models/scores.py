@@ -1,17 +1,34 @@
 """How well a query fits a position of the source.
 
-Every score has `keys`, computed once per sentence, and `forward`, which compares T queries with all of them.
+A score has three parts: `keys`, computed once per sentence; `queries`, computed once per query; and `compare`, which
+sets every query against every key. Both are cut into G groups (heads) before they are compared. To add a score, write
+its class and put it into the table: every command, check and page picks it up from there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-MOST_ELEMENTS = 1 << 24  # of the (B, T, S, A) tensor of additive attention that exist at once
+MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a score is built for."""
+
+    query: int  # H
+    memory: int  # D
+    width: int  # A, where the formula leaves it free
+    heads: int
+    positions: int  # the longest source, end symbol included
+    per_feature: bool  # one score for each dimension of the values instead of one for each head
 
 
 class Score(nn.Module):
@@ -21,67 +38,135 @@ class Score(nn.Module):
     paper: ClassVar[str]
     when: ClassVar[str]
 
-    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
+        self.heads = sizes.heads
+        self.key_groups = sizes.heads  # into how many groups keys and queries are cut
+        self.key_width = sizes.query  # A
+        self.value_width = self._value_width(sizes)  # C
+
+    def _value_width(self, sizes: Sizes) -> int:
+        return sizes.memory
+
+    def initialise(self) -> None:
+        """Whatever should not start as biases (nil) and matrices (Xavier) do."""
+
+    def prepare(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, S, A) and values (B, S, C) of a memory."""
+        return self.keys(memory), memory
 
     def keys(self, memory: Tensor) -> Tensor:
         """The part that depends on the source alone: (B, S, D) -> (B, S, A)."""
         raise AssertionError("every score defines its keys")
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """query (B, T, H), keys (B, S, A) -> scores (B, T, S)."""
+    def queries(self, query: Tensor) -> Tensor:
+        """The part that depends on the query alone: (B, T, H) -> (B, T, A)."""
+        return query
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """queries (B, G, T, A / G), keys (B, G, S, A / G) -> scores (B, G, T, S)."""
         raise AssertionError("every score defines its comparison")
 
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """query (B, T, H), keys (B, G, S, A / G) -> scores (B, G, T, S)."""
+        return self.compare(split_heads(self.queries(query), keys.size(1)), keys)
 
-class Additive(Score):
+
+def split_heads(states: Tensor, heads: int) -> Tensor:
+    """(B, T, G · A) -> (B, G, T, A)."""
+    return states.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+class UnitScore(Score):
+    """A score that is a weighted sum over hidden units; with other weights it gives one score for each feature."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.mix = nn.Linear(self._unit_width(sizes), self.value_width, bias=False) if sizes.per_feature else None
+
+    def _unit_width(self, sizes: Sizes) -> int:
+        return sizes.query
+
+    def units(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """queries (B, G, T, A), keys (B, G, S, A) -> hidden units (B, G, T, S, A)."""
+        return queries.unsqueeze(3) * keys.unsqueeze(2)
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """The weighted sum of the units: (B, G, T, S)."""
+        return torch.matmul(queries, keys.transpose(2, 3))
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.total(queries, keys) if self.mix is None else in_slices(self._mixed, queries, keys)
+
+    def _mixed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Choi et al. 2018: a score for each feature, (B, 1, T, S, A) -> (B, C, T, S)."""
+        assert self.mix is not None
+        return self.mix(self.units(queries, keys)).squeeze(1).permute(0, 3, 1, 2)
+
+
+def in_slices(compare: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
+    """Compare some queries at a time, so that their hidden units stay within bounds, whatever the lengths are."""
+    rows = max(1, MOST_ELEMENTS // max(1, keys.numel()))
+    if rows >= queries.size(2):
+        return compare(queries, keys)
+    # Several slices: their hidden units are computed again in the backward pass instead of being kept.
+    slices = [
+        checkpoint(compare, part, keys, use_reentrant=False, preserve_rng_state=False)
+        for part in queries.split(rows, dim=2)
+    ]
+    return torch.cat(slices, dim=2)
+
+
+class Additive(UnitScore):
     """A small network with one hidden layer looks at query and position together."""
 
     formula = "vᵀ tanh(W q + U m)"
     paper = "Bahdanau et al. 2015, appendix A.1.2"
     when = "The safe choice: robust at any width, the slowest of the scores."
 
-    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
-        super().__init__(query_width, memory_width, width)
-        self.query = nn.Linear(query_width, width, bias=False)
-        self.memory = nn.Linear(memory_width, width)
-        self.v = nn.Linear(width, 1, bias=False)
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.key_width = sizes.width
+        self.query = nn.Linear(sizes.query, sizes.width, bias=False)
+        self.memory = nn.Linear(sizes.memory, sizes.width)
+        if not sizes.per_feature:
+            self.v = nn.Parameter(torch.empty(sizes.heads, sizes.width // sizes.heads))
+
+    def _unit_width(self, sizes: Sizes) -> int:
+        return sizes.width
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.memory(memory)  # (B, S, A)
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        projected = self.query(query)  # (B, T, A)
-        rows = max(1, MOST_ELEMENTS // max(1, keys.numel()))
-        if rows >= query.size(1):
-            return self._compare(projected, keys)  # (B, T, S)
-        # Several slices: their hidden layers are computed again in the backward pass instead of being kept.
-        slices = [
-            checkpoint(self._compare, part, keys, use_reentrant=False, preserve_rng_state=False)
-            for part in projected.split(rows, dim=1)
-        ]
-        return torch.cat(slices, dim=1)  # (B, T, S)
+    def queries(self, query: Tensor) -> Tensor:
+        return self.query(query)  # (B, T, A)
 
-    def _compare(self, projected: Tensor, keys: Tensor) -> Tensor:
-        hidden = torch.tanh(projected.unsqueeze(2) + keys.unsqueeze(1))  # (B, T, S, A)
-        return self.v(hidden).squeeze(-1)  # (B, T, S)
+    def units(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.tanh(queries.unsqueeze(3) + keys.unsqueeze(2))
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return in_slices(self._summed, queries, keys)
+
+    def _summed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        units = self.units(queries, keys)  # (B, G, T, S, A / G)
+        if self.heads == 1:
+            return F.linear(units, self.v).squeeze(-1)
+        return torch.einsum("bgtsa,ga->bgts", units, self.v.to(units.dtype))
 
 
-class General(Score):
+class General(UnitScore):
     """A bilinear form between query and memory."""
 
     formula = "qᵀ W m"
     paper = "Luong et al. 2015, eq. 8"
     when = "Fast and strong; the usual partner of the luong decoder."
 
-    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
-        super().__init__(query_width, memory_width, width)
-        self.w = nn.Linear(memory_width, query_width, bias=False)
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.w = nn.Linear(sizes.memory, sizes.query, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.w(memory)  # (B, S, H)
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return torch.bmm(query, keys.transpose(1, 2))  # (B, T, S)
 
 
 class Dot(General):
@@ -99,8 +184,148 @@ class ScaledDot(Dot):
     paper = "Vaswani et al. 2017, eq. 1"
     when = "As dot, and steady in wide models."
 
+    def units(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().units(queries, keys) * keys.size(-1) ** -0.5
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().total(queries, keys) * keys.size(-1) ** -0.5
+
+
+class Dual(ScaledDot):
+    """Two inner products, with a key and with the value that is then taken."""
+
+    formula = "(a q · W_k m + b q · W_v m) / √d,  c = Σ α W_v m"
+    paper = "none: key and value share the work, in shares that are learned"
+    when = "To ask whether a key should know what it stands for."
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.value = nn.Linear(sizes.memory, sizes.query, bias=False)
+        self.shares = nn.Parameter(torch.empty(2))  # a, b
+
+    def initialise(self) -> None:
+        nn.init.constant_(self.shares, 0.5)
+
+    def _value_width(self, sizes: Sizes) -> int:
+        return sizes.query
+
+    def prepare(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Both products are linear in the query, so one key holds their sum."""
+        values = self.value(memory)  # (B, S, H)
+        return self.shares[0] * self.keys(memory) + self.shares[1] * values, values
+
+
+class Cosine(UnitScore):
+    """The angle between query and key, sharpened by a learned temperature."""
+
+    formula = "exp(g) · cos(q, k),  k = W_k m"
+    paper = "Graves et al. 2014, eq. 5-6"
+    when = "Where lengths of vectors mislead; needs a while to find its temperature."
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.w = nn.Linear(sizes.memory, sizes.query, bias=False)
+        self.log_scale = nn.Parameter(torch.empty(1))  # g
+
+    def initialise(self) -> None:
+        nn.init.constant_(self.log_scale, 2.0)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.w(memory)  # (B, S, H)
+
+    def units(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().units(*self._directions(queries, keys)) * self.log_scale.exp()
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().total(*self._directions(queries, keys)) * self.log_scale.exp()
+
+    def _directions(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        return F.normalize(queries, dim=-1, eps=1e-6), F.normalize(keys, dim=-1, eps=1e-6)
+
+
+class FlatScore(Score):
+    """A score whose keys are one number for each group, so that there are no units to weigh."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.key_groups = self.key_width = sizes.memory if sizes.per_feature else sizes.heads  # G
+
+
+class Linear(FlatScore):
+    """One weight for every entry of query and memory; the query's share is the same for all positions."""
+
+    formula = "w · [q; m] = w_q · q + w_m · m;  w_q · q cancels in the softmax"
+    paper = "Luong et al. 2015, eq. 8 (concat) without its tanh"
+    when = "To see why additive needs its tanh: under a softmax it cannot move, whatever the query."
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.query = nn.Linear(sizes.query, self.key_width, bias=False)
+        self.memory = nn.Linear(sizes.memory, self.key_width, bias=False)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.memory(memory)  # (B, S, G)
+
+    def queries(self, query: Tensor) -> Tensor:
+        return self.query(query)  # (B, T, G)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return queries + keys.transpose(2, 3)  # (B, G, T, 1) + (B, G, 1, S)
+
+
+class Static(FlatScore):
+    """The memory alone decides: the same weights at every step."""
+
+    formula = "vᵀ tanh(W m)"
+    paper = "Lin et al. 2017, as a context that never changes"
+    when = "To see what moving the attention is worth: it cannot."
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.hidden = nn.Linear(sizes.memory, sizes.width)
+        self.v = nn.Linear(sizes.width, self.key_width, bias=False)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return self.v(torch.tanh(self.hidden(memory)))  # (B, S, G)
+
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return super().forward(query, keys) * keys.size(-1) ** -0.5  # (B, T, S)
+        return keys.transpose(2, 3).expand(-1, -1, query.size(1), -1)  # (B, G, T, S)
 
 
-SCORES: dict[str, type[Score]] = {"additive": Additive, "general": General, "dot": Dot, "scaled_dot": ScaledDot}
+class Location(FlatScore):
+    """The query alone decides, by position: it knows where to look, not at what."""
+
+    formula = "w_s · q,  s = 0 … data.max_length"
+    paper = "Luong et al. 2015, eq. 8 (location)"
+    when = "With tutorial, whose only score it is; it cannot see the words, so it needs languages of one order."
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__(sizes)
+        self.positions = sizes.positions
+        self.w = nn.Linear(sizes.query, sizes.heads * sizes.positions)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return memory.new_zeros(*memory.shape[:2], self.key_width)  # (B, S, G)
+
+    def queries(self, query: Tensor) -> Tensor:
+        return self.w(query)  # (B, T, G · positions)
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Positions beyond the longest have no weights of their own and lose against all others."""
+        beyond = keys.size(2) - self.positions
+        lowest = torch.finfo(queries.dtype).min / 4
+        seen = F.pad(queries, (0, beyond), value=lowest) if beyond > 0 else queries[..., : keys.size(2)]
+        return seen + keys.transpose(2, 3)  # (B, G, T, S)
+
+
+SCORES: dict[str, type[Score]] = {
+    "additive": Additive,
+    "general": General,
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "linear": Linear,
+    "dual": Dual,
+    "cosine": Cosine,
+    "location": Location,
+    "static": Static,
+}

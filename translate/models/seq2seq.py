@@ -7,15 +7,18 @@ import math
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
-from translate.models.decoders import DECODERS, TokenEmbedding
+from translate.models.decoders import DECODERS, CopyGate, TokenEmbedding
 from translate.models.encoders import ENCODERS, SUMMARIES
+from translate.models.recurrence import Layer
+from translate.models.scores import Score
 from translate.models.state import Decoded, EncodedSource
 
 
 class Seq2Seq(nn.Module):
     """An encoder and a decoder. `encode` and `decoder.step` serve search, `forward` serves training."""
 
-    def __init__(self, config: ModelConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
+    def __init__(self, config: ModelConfig, src_vocabulary: int, tgt_vocabulary: int, max_length: int) -> None:
+        """`max_length` is the longest source in pieces; only a score by position needs it."""
         super().__init__()
         width = config.embedding.width
         tgt_table = nn.Embedding(tgt_vocabulary, width, padding_idx=0)
@@ -24,23 +27,24 @@ class Seq2Seq(nn.Module):
             src_table = tgt_table
         else:
             src_table = nn.Embedding(src_vocabulary, width, padding_idx=0)
-        self.src_embed = TokenEmbedding(src_table, config.embedding.dropout)
+        self.src_embed = TokenEmbedding(src_table, config.embedding.dropout, config.encoder.word_dropout)
         self.encoder = ENCODERS[config.encoder.kind](width, config.encoder)
-        self.summary = SUMMARIES[config.encoder.summary]
-        self.decoder = DECODERS[config.decoder.kind](config, self.encoder.output_width, tgt_table)
+        memory_width = self.encoder.output_width
+        self.summary = SUMMARIES[config.encoder.summary](memory_width)
+        self.decoder = DECODERS[config.decoder.kind](config, memory_width, tgt_table, max_length + 1)
         initialise(self)
 
-    def encode(self, src: Tensor, src_valid: Tensor, src_lengths: Tensor) -> EncodedSource:
-        """src (B, S), src_valid (B, S), src_lengths (B,) on the CPU."""
+    def encode(self, src: Tensor, src_valid: Tensor, src_lengths: Tensor, progress: float = 1.0) -> EncodedSource:
+        """src (B, S), src_valid (B, S), src_lengths (B,) on the CPU; `progress` is the share of training done."""
         memory, final = self.encoder(self.src_embed(src), src_valid, src_lengths)  # (B, S, D), (B, D)
         summary = self.summary(memory, final, src_valid)  # (B, D)
-        return EncodedSource(src, memory, src_valid, self.decoder.prepare(memory, src_valid), summary)
+        return EncodedSource(src, memory, src_valid, self.decoder.prepare(memory, src_valid), summary, progress)
 
     def forward(
-        self, src: Tensor, src_valid: Tensor, src_lengths: Tensor, tgt_in: Tensor
+        self, src: Tensor, src_valid: Tensor, src_lengths: Tensor, tgt_in: Tensor, progress: float = 1.0
     ) -> tuple[Decoded, EncodedSource]:
         """Read the sources and write the targets under teacher forcing."""
-        source = self.encode(src, src_valid, src_lengths)
+        source = self.encode(src, src_valid, src_lengths, progress)
         return self.decoder(tgt_in, source), source
 
     @property
@@ -49,18 +53,14 @@ class Seq2Seq(nn.Module):
 
 
 def initialise(model: nn.Module) -> None:
-    """Orthogonal recurrent matrices, Xavier elsewhere, no biases; embeddings so that a tied output starts near zero."""
-    for name, parameter in model.named_parameters():
-        if parameter.dim() < 2:
-            nn.init.zeros_(parameter)
-        elif "weight_hh" in name or name.endswith("stack.recurrent.weight"):
-            for gate in parameter.data.chunk(3):
-                nn.init.orthogonal_(gate)
-        elif "weight_ih" in name or name.endswith(("stack.input.weight", "stack.extra.weight")):
-            for gate in parameter.data.chunk(3):
-                nn.init.xavier_uniform_(gate)
-        elif name.endswith("table.weight"):
-            nn.init.normal_(parameter, std=1.0 / math.sqrt(parameter.size(1)))
-            parameter.data[0].zero_()
-        else:
-            nn.init.xavier_uniform_(parameter)
+    """Matrices by Xavier, no biases; then whatever a part wants for itself."""
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter) if parameter.dim() < 2 else nn.init.xavier_uniform_(parameter)
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.reset_parameters()
+        elif isinstance(module, nn.Embedding):  # so that a tied output starts near zero
+            nn.init.normal_(module.weight, std=1.0 / math.sqrt(module.embedding_dim))
+            module.weight.data[0].zero_()
+        elif isinstance(module, Layer | Score | CopyGate):
+            module.initialise()

@@ -19,14 +19,16 @@ class Rows:
 
 def _select(value: Any, rows: Tensor, done: dict[int, Tensor]) -> Any:
     """`done` has what was picked before: a tensor that stands in two places is copied once and stays in both."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, float):
+        return value
     if isinstance(value, Tensor):
         if id(value) not in done:
             done[id(value)] = value.index_select(0, rows)
         return done[id(value)]
     if isinstance(value, tuple):
         return tuple(_select(part, rows, done) for part in value)
+    if isinstance(value, dict):
+        return {name: _select(part, rows, done) for name, part in value.items()}
     assert isinstance(value, Rows), f"cannot select rows of {type(value).__name__}"
     return type(value)(**{f.name: _select(getattr(value, f.name), rows, done) for f in fields(value)})  # type: ignore[arg-type]
 
@@ -35,8 +37,8 @@ def _select(value: Any, rows: Tensor, done: dict[int, Tensor]) -> Any:
 class SourceCache(Rows):
     """All that attention needs of the source and that does not change while the target is written."""
 
-    keys: Tensor  # (B, S, A)
-    values: Tensor  # (B, S, D)
+    keys: Tensor  # (B, G, S, A / G)
+    values: Tensor  # (B, G, S, C / G)
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,19 @@ class EncodedSource(Rows):
     valid: Tensor  # (B, S)
     cache: SourceCache | None  # None for a decoder without attention
     summary: Tensor  # (B, D)
+    progress: float = 1.0  # the share of training that is done, for what is annealed
 
 
 @dataclass(frozen=True)
 class State(Rows):
     """A decoder between two steps."""
 
-    hidden: tuple[Tensor, ...]  # L × (B, H)
+    hidden: tuple[Tensor, ...]  # L × (B, H), and as many cells after them where the unit is an LSTM
+    position: Tensor  # (B,), how many steps were taken
     fed: Tensor | None = None  # (B, F), the attentional vector of the step before, where it is fed back
+    coverage: Tensor | None = None  # (B, S), the weights of all steps so far, where they are asked for
+    masks: tuple[Tensor, ...] = ()  # variational dropout of this sentence
+    notes: dict[str, Tensor] = field(default_factory=dict)  # (B,) each, what the last step leaves for the loss
 
 
 @dataclass(frozen=True)
@@ -64,4 +71,4 @@ class Decoded:
 
     features: Tensor  # (B, T, F)
     weights: Tensor | None  # (B, T, S), the mean over heads; None without attention
-    extra_losses: dict[str, Tensor] = field(default_factory=dict)
+    notes: dict[str, Tensor] = field(default_factory=dict)  # (B, T) each, what the loss needs besides

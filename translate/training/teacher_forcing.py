@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from translate.config import TeacherForcingConfig
+from translate.models.decoders import stack_notes, stack_steps
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 from translate.text.tokenizer import BOS, PAD
@@ -46,19 +47,19 @@ def decode_mixed(
     needless = coins.expand(num_rows, length).all(dim=0).tolist()  # at these steps nobody reads an own word
     forced = coins.expand(num_rows, length).to(tgt_in.device)  # (B, T)
     state, token = model.decoder.start(source), tgt_in[:, 0]
-    features, weights = [], []
+    features, weights, notes = [], [], []
     for t in range(length):
         feature, state, weight = model.decoder.step(token, state, source)
         features.append(feature)
         weights.append(weight)
+        notes.append(state.notes)
         if t + 1 == length:
             break
         token = tgt_in[:, t + 1]
         if not needless[t + 1]:
             own = _own_word(model, feature, weight, source, config, generator)  # (B,)
             token = torch.where(forced[:, t + 1], token, own)
-    attended = [weight for weight in weights if weight is not None]
-    return Decoded(torch.stack(features, dim=1), torch.stack(attended, dim=1) if attended else None)
+    return Decoded(torch.stack(features, dim=1), stack_steps(weights), stack_notes(notes))
 
 
 @torch.no_grad()

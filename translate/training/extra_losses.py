@@ -1,0 +1,55 @@
+"""What is learnt besides the words: not to look twice (coverage), and where to look (hard attention by reward)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from translate.config import AttentionConfig
+from translate.models.state import Decoded
+
+_KEPT = 0.9  # of a running average, from one batch to the next
+
+
+@dataclass
+class RewardScale:
+    """Running mean and deviation of rewards, and the deviation of what the baseline leaves of them."""
+
+    mean: float = 0.0
+    deviation: float = 1.0
+    left: float = 1.0
+    batches: int = 0
+
+    def update(self, rewards: Tensor, left: Tensor) -> None:
+        """Take in the rewards (N,) of a batch, and how far the baseline was from them in units of their deviation."""
+        if not bool(torch.isfinite(rewards).all() & torch.isfinite(left).all()):
+            return  # the update will be left out, and one NaN would stay in the averages for ever
+        kept = _KEPT if self.batches else 0.0
+        self.mean = kept * self.mean + (1 - kept) * float(rewards.mean())
+        self.deviation = kept * self.deviation + (1 - kept) * max(float(rewards.std(correction=0)), 1e-3)
+        self.left = kept * self.left + (1 - kept) * max(float(left.square().mean().sqrt()), 1e-3)
+        self.batches += 1
+
+
+def extra_losses(
+    decoded: Decoded, gold: Tensor, tgt_valid: Tensor, config: AttentionConfig, scale: RewardScale
+) -> dict[str, Tensor]:
+    """Sums over the real tokens by name; `gold` (B, T) are the references' log probabilities.
+
+    A draw of hard attention is judged by R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
+    """
+    notes, losses = decoded.notes, dict[str, Tensor]()
+    if "coverage" in notes:
+        losses["coverage"] = config.coverage_loss * notes["coverage"][tgt_valid].sum()
+    if "choice" in notes:
+        reward = gold.flip(1).cumsum(dim=1).flip(1)[tgt_valid]  # (N,)
+        if not scale.batches:
+            scale.update(reward, torch.ones_like(reward))
+        left = (reward - scale.mean) / scale.deviation - notes["baseline"][tgt_valid]  # (N,), with the baseline's grad
+        losses["choice"] = -(left.detach() / scale.left * notes["choice"][tgt_valid]).sum()
+        losses["baseline"] = left.square().sum() / 2
+        losses["entropy"] = -config.entropy * notes["entropy"][tgt_valid].sum()
+        scale.update(reward, left.detach())
+    return losses
