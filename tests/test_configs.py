@@ -9,6 +9,7 @@ import pytest
 from translate.checkpoint import Run
 from translate.cli.zoo import zoo
 from translate.config import load_config
+from translate.errors import ConfigError
 from translate.training.logging import Reporter
 from translate.training.train import train
 
@@ -55,12 +56,39 @@ def test_every_file_takes_one_step(tmp_path: Path, little_demo: Path, config: Pa
     assert latest.step == 1
 
 
+TUTORIAL = "model.decoder.kind=tutorial"
+MEMBERS = [f"{setting}={name}" for setting, members in zoo().items() for name in members]
+EXTRAS = [
+    "model.attention.heads=4",
+    "model.attention.hops=2",
+    "model.attention.per_feature=true",
+    "model.attention.coverage=true",
+    "model.decoder.copy=true",
+    "model.decoder.cell=lstm",
+    "model.decoder.layers=2",
+    "model.decoder.layer_norm=true",
+    "model.decoder.variational=true",
+    "model.decoder.word_dropout=0.1",
+    "model.decoder.input_feeding=false",
+    "model.encoder.layers=2",
+    "model.encoder.layer_norm=true",
+    "model.encoder.variational=true",
+    "model.encoder.word_dropout=0.1",
+    "model.encoder.self_attention=true",
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "override",
-    [f"{setting}={name}" for setting, members in zoo().items() for name in members]
-    + ["model.decoder.input_feeding=false"],
-)
+@pytest.mark.parametrize("override", [one for one in MEMBERS if one != TUTORIAL] + EXTRAS)
 def test_every_member_is_one_override_away(tmp_path: Path, little_demo: Path, override: str) -> None:
     run = take_one_step(ROOT / "configs" / "demo.toml", little_demo, tmp_path / "run", override)
     assert run.load_model().num_parameters > 1_000_000
+
+
+@pytest.mark.slow
+def test_the_tutorial_needs_its_score(tmp_path: Path, little_demo: Path) -> None:
+    location = "model.attention.score=location"
+    run = take_one_step(ROOT / "configs" / "demo.toml", little_demo, tmp_path / "run", TUTORIAL, location)
+    assert run.load_model().num_parameters > 1_000_000
+    with pytest.raises(ConfigError, match=r"use attention\.score = 'location'"):
+        take_one_step(ROOT / "configs" / "demo.toml", little_demo, tmp_path / "other", TUTORIAL)

@@ -190,8 +190,8 @@ def test_run_without_its_tokenizer(check_refused: Refused, own_run: Path) -> Non
 
 def test_run_of_another_release(check_refused: Refused, own_run: Path) -> None:
     config = own_run / "config.toml"
-    config.write_text(config.read_text().replace("[train]", "[train]\nmomentum = 3"))
-    check_refused("info", own_run, says=(f"{config}: train.momentum: unknown setting", "CHANGELOG.md"))
+    config.write_text(config.read_text().replace("[train]", "[train]\nlookahead = 3"))
+    check_refused("info", own_run, says=(f"{config}: train.lookahead: unknown setting", "CHANGELOG.md"))
 
 
 def test_evaluate_needs_both_files(check_refused: Refused, tiny_run: Path, project: Path) -> None:

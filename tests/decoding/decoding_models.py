@@ -42,7 +42,7 @@ def make_model(name: str, tgt_vocabulary: int = 11, seed: int = 0, ending: float
         decoder=DECODERS[name],
     )
     torch.manual_seed(seed)
-    model = Seq2Seq(config, SRC_VOCABULARY, tgt_vocabulary).double().eval()
+    model = Seq2Seq(config, SRC_VOCABULARY, tgt_vocabulary, 20).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))

@@ -1,401 +1,192 @@
-"""What holds for every member of the zoo, whatever its parts are."""
+"""What holds for every model, whatever its parts are: for each value by itself, and wherever two values meet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import cache
 
-import numpy as np
 import pytest
 import torch
+from covering import DECODER, EMBEDDING, ENCODER, Row, configure, cover, describe, one_at_a_time
+from small_models import Inputs, build, check_close, encode, make_inputs, output, run, tensors_in
 from torch import Tensor
 
-import translate.models.scores as scores_module
 from translate.config import ModelConfig
-from translate.models.attention import SCOPES, SELECTIONS, masked_softmax
-from translate.models.decoders import DECODERS
-from translate.models.encoders import ENCODERS, SUMMARIES
-from translate.models.scores import SCORES
+from translate.models.encoders import ENCODERS
 from translate.models.seq2seq import Seq2Seq
-from translate.models.state import Decoded, EncodedSource, State
+from translate.models.state import Decoded, EncodedSource
 
-EMBEDDING, ENCODER, ATTENTION, DECODER = 6, 5, 7, 9  # widths
-
-
-def member(
-    encoder: str = "bigru",
-    decoder: str = "bahdanau",
-    score: str = "additive",
-    feeding: bool = True,
-    encoder_layers: int = 1,
-    decoder_layers: int = 1,
-    summary: str = "last",
-    tied: str = "two",
-    scope: str = "global",
-    selection: str = "soft",
-) -> ModelConfig:
-    sections: dict[str, Any] = {
-        "embedding": {"width": EMBEDDING, "dropout": 0.3, "tied": tied},
-        "encoder": {
-            "kind": encoder,
-            "width": ENCODER,
-            "layers": encoder_layers,
-            "dropout": 0.3,
-            "summary": summary,
-        },
-        "attention": {"score": score, "width": ATTENTION, "scope": scope, "selection": selection},
-        "decoder": {
-            "kind": decoder,
-            "width": DECODER,
-            "layers": decoder_layers,
-            "dropout": 0.3,
-            "input_feeding": feeding,
-        },
-    }
-    return ModelConfig.model_validate(sections)
+ROWS: dict[str, Row] = {describe(row): row for row in (*one_at_a_time(), *cover()[0])}
+CONFIGS = {name: configure(row) for name, row in ROWS.items()}
+every_model = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+INPUTS = make_inputs()
+NUM_ROWS, NUM_POSITIONS = INPUTS.src.shape
+NUM_STEPS = INPUTS.tgt_in.size(1)
 
 
-def zoo() -> dict[str, ModelConfig]:
-    """Every encoder × decoder × score, every other setting by itself, and the deep ones together."""
-    decoders = [(name, True) for name in DECODERS] + [("luong", False)]
-    members = {}
-    for encoder in ENCODERS:
-        for decoder, feeding in decoders:
-            for score in SCORES if decoder != "plain" else ["additive"]:
-                name = f"{encoder}-{decoder}{'' if feeding else '-unfed'}-{score}"
-                members[name] = member(encoder, decoder, score, feeding)
-    for decoder, feeding in decoders:
-        name = f"{decoder}{'' if feeding else '-unfed'}"
-        members[f"{name}-two-layers"] = member("bigru", decoder, "general", feeding, 2, 2, tied="none")
-        for summary in SUMMARIES:
-            if (decoder, summary) != ("plain", "zero"):  # refused by the configuration
-                members[f"{name}-{summary}"] = member("gru", decoder, "dot", feeding, 1, 2, summary)
-        members[f"{name}-three"] = member("gru", decoder, "scaled_dot", feeding, tied="three")
-    for scope in SCOPES:
-        members[f"scope-{scope}"] = member(scope=scope)
-    for selection in SELECTIONS:
-        members[f"selection-{selection}"] = member(selection=selection)
-    members["three-layers"] = member("bigru", "luong", "additive", False, 3, 3, "mean", "three")
-    return members
+@cache
+def built(config: ModelConfig) -> Seq2Seq:
+    """A model that all tests share, in float64 and evaluation mode; none may change it."""
+    return build(config)
 
 
-ZOO = zoo()
-every_member = pytest.mark.parametrize("config", ZOO.values(), ids=ZOO.keys())
-Make = Callable[..., Any]
-
-
-def run(model: Seq2Seq, inputs: Any) -> tuple[Decoded, EncodedSource]:
-    decoded, source = model(inputs.src, inputs.src_valid, inputs.src_lengths, inputs.tgt_in)
-    return decoded, source
-
-
-def encode(model: Seq2Seq, inputs: Any) -> EncodedSource:
-    return model.encode(inputs.src, inputs.src_valid, inputs.src_lengths)
-
-
-def check_close(found: Tensor | None, expected: Tensor | None, tolerance: float = 1e-10) -> None:
-    assert (found is None) == (expected is None)
-    if found is not None and expected is not None:
-        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """All tensors of a nest of dataclasses and tuples, in order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if value is None:
-        return []
-    parts = value if isinstance(value, tuple) else (getattr(value, name) for name in value.__dataclass_fields__)
-    return [tensor for part in parts for tensor in tensors_in(part)]
-
-
-# -- whole models -----------------------------------------------------------------------------------------------------
-
-
-@every_member
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)], ids=["f64", "f32"])
+@cache
 @torch.no_grad()
-def test_forward_is_the_chain_of_steps(
-    config: ModelConfig, dtype: torch.dtype, tolerance: float, make_model: Make, make_inputs: Make
-) -> None:
-    model, inputs = make_model(config, dtype), make_inputs()
-    decoded, source = run(model, inputs)
+def answer(config: ModelConfig) -> tuple[Decoded, EncodedSource]:
+    """What it makes of INPUTS."""
+    return run(built(config), INPUTS)
+
+
+@every_model
+@torch.no_grad()
+def test_forward_is_the_chain_of_steps(config: ModelConfig) -> None:
+    model, (decoded, source) = built(config), answer(config)
     state = model.decoder.start(source)
-    for t, token in enumerate(inputs.tgt_in.unbind(dim=1)):
+    for t, token in enumerate(INPUTS.tgt_in.unbind(dim=1)):
         features, state, weights = model.decoder.step(token, state, source)
-        check_close(features, decoded.features[:, t], tolerance)
-        check_close(weights, None if decoded.weights is None else decoded.weights[:, t], tolerance)
+        check_close(features, decoded.features[:, t])
+        check_close(weights, None if decoded.weights is None else decoded.weights[:, t])
 
 
-@every_member
+@every_model
 @torch.no_grad()
-def test_shapes_are_those_of_the_legend(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs()
-    decoded, source = run(model, inputs)
-    (num_rows, src_length), tgt_length = inputs.src.shape, inputs.tgt_in.size(1)
+def test_shapes_are_those_of_the_legend(config: ModelConfig) -> None:
+    model, (decoded, source) = built(config), answer(config)
     width = ENCODER * ENCODERS[config.encoder.kind].directions
-    assert source.memory.shape == (num_rows, src_length, width)
-    assert source.summary.shape == (num_rows, width)
-    assert decoded.features.shape[:2] == (num_rows, tgt_length)
-    assert decoded.weights is None or decoded.weights.shape == (num_rows, tgt_length, src_length)
-    log_probs = model.decoder.output(decoded.features[:, 0], None, source)
-    check_close(log_probs.exp().sum(dim=-1), torch.ones(num_rows, dtype=log_probs.dtype))
-    assert log_probs.size(1) == model.decoder.embed.table.num_embeddings
+    features = EMBEDDING if config.decoder.kind in ("bahdanau", "conditional") else DECODER
+    assert source.memory.shape == (NUM_ROWS, NUM_POSITIONS, width)
+    assert source.summary.shape == (NUM_ROWS, width)
+    assert decoded.features.shape == (NUM_ROWS, NUM_STEPS, features)
+    assert decoded.weights is None or decoded.weights.shape == (NUM_ROWS, NUM_STEPS, NUM_POSITIONS)
+    log_probs = output(model, decoded, source)
+    assert log_probs.shape == (NUM_ROWS, NUM_STEPS, model.decoder.embed.table.num_embeddings)
+    check_close(log_probs.exp().sum(dim=-1), torch.ones(NUM_ROWS, NUM_STEPS, dtype=torch.float64))
 
 
-@every_member
+@every_model
 @torch.no_grad()
-def test_a_batch_gives_what_each_sentence_gives_alone(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs()
-    together, source = run(model, inputs)
-    for row, length in enumerate(inputs.src_lengths.tolist()):
-        alone, own = run(model, inputs.alone(row))
+def test_a_batch_gives_what_each_sentence_gives_alone(config: ModelConfig) -> None:
+    model, (together, source) = built(config), answer(config)
+    log_probs = output(model, together, source)
+    for row, length in enumerate(INPUTS.src_lengths.tolist()):
+        alone, own = run(model, INPUTS.alone(row))
         check_close(together.features[row], alone.features[0])
         check_close(source.memory[row, :length], own.memory[0])
         check_close(source.summary[row], own.summary[0])
+        check_close(log_probs[row], output(model, alone, own)[0])
         if together.weights is not None and alone.weights is not None:
             check_close(together.weights[row, :, :length], alone.weights[0])
 
 
-@every_member
+@every_model
 @torch.no_grad()
-def test_padding_changes_no_number(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
+def test_padding_changes_no_number_and_gets_no_weight(config: ModelConfig) -> None:
     """Neither more of it nor what stands there."""
-    model, inputs = make_model(config), make_inputs()
-    plain, source = run(model, inputs)
-    padded, longer = run(model, make_inputs(more_src=3, more_tgt=2, filler=11))
-    num_steps, num_positions = inputs.tgt_in.size(1), inputs.src.size(1)
-    check_close(padded.features[:, :num_steps], plain.features)
+    model, (plain, source) = built(config), answer(config)
+    padded, longer = run(model, make_inputs(more_src=2, more_tgt=2, filler=11))
+    check_close(padded.features[:, :NUM_STEPS], plain.features)
     check_close(longer.summary, source.summary)
-    check_close(longer.memory[:, :num_positions], source.memory)
-    assert not longer.memory[:, num_positions:].any()
+    check_close(longer.memory[:, :NUM_POSITIONS], source.memory)
+    assert not longer.memory[~longer.valid].any()
+    check_close(output(model, padded, longer)[:, :NUM_STEPS], output(model, plain, source))
     if padded.weights is not None:
-        check_close(padded.weights[:, :num_steps, :num_positions], plain.weights)
+        check_close(padded.weights[:, :NUM_STEPS, :NUM_POSITIONS], plain.weights)
+        assert not padded.weights.transpose(1, 2)[~longer.valid].any()
 
 
-@every_member
-@torch.no_grad()
-def test_weights_are_shares_of_the_real_positions(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs(more_src=2, filler=11)
-    weights = run(model, inputs)[0].weights
+@every_model
+def test_weights_are_shares_of_what_competes(config: ModelConfig) -> None:
+    weights, attention = answer(config)[0].weights, config.attention
     if config.decoder.kind == "plain":
         assert weights is None
         return
     assert weights is not None
     assert (weights >= 0).all()
-    assert not weights[~inputs.src_valid.unsqueeze(1).expand_as(weights)].any()
-    check_close(weights.sum(dim=-1), torch.ones(weights.shape[:2], dtype=weights.dtype))
+    sums, used = weights.sum(dim=-1), (weights > 0).sum(dim=-1)
+    if attention.scope in ("local_p", "hybrid"):
+        assert ((sums > 0) & (sums <= 1 + 1e-12)).all()
+    else:
+        check_close(sums, torch.ones_like(sums))
+    if attention.scope == "local_m":
+        centres = torch.minimum(torch.arange(NUM_STEPS), INPUTS.src_lengths.unsqueeze(1) - 1)  # (B, T)
+        outside = (torch.arange(NUM_POSITIONS) - centres.unsqueeze(-1)).abs() > attention.window  # (B, T, S)
+        assert not weights[outside].any()
+    elif attention.scope == "local_p":  # a window for each head
+        assert (used <= attention.heads * (2 * attention.window + 1)).all()
+    if attention.selection.startswith("hard_") and not attention.per_feature:
+        assert (used <= attention.heads).all()
 
 
-@every_member
-def test_a_source_of_nothing_but_padding_does_no_harm(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs(lengths=(8, 0, 5))
-    decoded, source = run(model, inputs)
-    assert decoded.features.isfinite().all()
+@every_model
+def test_a_source_of_nothing_but_padding_does_no_harm(config: ModelConfig) -> None:
+    model, inputs = build(config), make_inputs(lengths=(7, 0, 5))
+    others = torch.tensor([0, 2])
+    with torch.no_grad():
+        decoded, source = run(model, inputs)
+        without, _ = run(model, Inputs(*(tensor[others] for tensor in tensors_in(inputs))))
+    assert all(tensor.isfinite().all() for tensor in (*tensors_in(decoded), *tensors_in(source)))
     assert not source.memory[1].any()
-    if decoded.weights is not None:
-        assert not decoded.weights[1].any()
-    for row in (0, 2):
-        check_close(decoded.features[row], run(model, inputs.alone(row))[0].features[0])
-    (decoded.features**2).sum().backward()
+    assert decoded.weights is None or not decoded.weights[1].any()
+    check_close(decoded.features[others], without.features)
+    decoded, source = run(model.train(), inputs)
+    loss = -output(model, decoded, source).mean() + sum(note.mean() for note in decoded.notes.values())
+    loss.backward()
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-@every_member
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_every_parameter_learns(config: ModelConfig, precision: str, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config, torch.float32).train(), make_inputs()
+@every_model
+def test_one_step_of_training_moves_every_parameter(config: ModelConfig, precision: str) -> None:
+    model, tgt = build(config, torch.float32).train(), INPUTS.tgt_in
     torch.manual_seed(3)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-        decoded, source = run(model, inputs)
-        log_probs = model.decoder.output(decoded.features, decoded.weights, source)
+        decoded, source = run(model, INPUTS, progress=0.5)
+        log_probs = output(model, decoded, source)
+        features, state, _ = model.decoder.step(tgt[:, 0], model.decoder.start(source), source)
     assert log_probs.dtype == torch.float32
     assert decoded.weights is None or decoded.weights.dtype == torch.float32
-    loss = -log_probs.gather(2, inputs.tgt_in.unsqueeze(-1)).mean()
+    assert features.isfinite().all()
+    assert {name: note.shape for name, note in decoded.notes.items()} == dict.fromkeys(state.notes, tgt.shape)
+    loss = -log_probs.gather(2, tgt.unsqueeze(-1)).mean() + sum(note.mean() for note in decoded.notes.values())
+    assert loss.isfinite()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     loss.backward()
-    # A summary of zeros leaves the bridge its bias alone.
-    exceptions = {"decoder.bridge.weight"} if config.encoder.summary == "zero" else set()
-    idle = set()
+    torch.optim.Adam(model.parameters(), lr=1e-2).step()
+    unmoved = set()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, f"{name} is not part of the model's function"
-        assert parameter.grad.isfinite().all(), name
-        if not parameter.grad.any():
-            idle.add(name)
-    assert idle == exceptions
+        assert parameter.isfinite().all(), name
+        if torch.equal(parameter, before[name]):
+            unmoved.add(name)
+    if config.attention.score == "linear":  # the query's share cancels, but for roundings
+        unmoved -= {"decoder.attention.score.query.weight"}
+    # A summary of zeros leaves the bridge its bias alone.
+    assert unmoved == ({"decoder.bridge.weight"} if config.encoder.summary == "zero" else set())
 
 
-@every_member
+@every_model
 @torch.no_grad()
-def test_evaluation_is_without_dropout(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs()
-    assert torch.equal(run(model, inputs)[0].features, run(model, inputs)[0].features)
-    model.train()
-    assert not torch.equal(run(model, inputs)[0].features, run(model, inputs)[0].features)
+def test_only_training_leaves_anything_to_chance(config: ModelConfig) -> None:
+    expected = answer(config)[0]
+    again = run(built(config), INPUTS)[0]
+    assert torch.equal(again.features, expected.features)
+    assert not again.notes
+    assert not torch.equal(run(build(config).train(), INPUTS)[0].features, expected.features)
 
 
-@every_member
+@every_model
 @torch.no_grad()
-def test_selected_rows_go_on_as_they_would_have(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(config), make_inputs()
-    rows = torch.tensor([2, 0, 2, 1, 1])
-    source = encode(model, inputs)
-    _, state, _ = model.decoder.step(inputs.tgt_in[:, 0], model.decoder.start(source), source)
-    picked = tensors_in(model.decoder.step(inputs.tgt_in[rows, 1], state.select(rows), source.select(rows)))
-    whole = tensors_in(model.decoder.step(inputs.tgt_in[:, 1], state, source))
-    assert len(picked) == len(whole)
-    for found, expected in zip(picked, whole, strict=True):
-        check_close(found, expected[rows])
+def test_selected_rows_go_on_as_they_would_have(config: ModelConfig) -> None:
+    model, source = built(config), encode(built(config), INPUTS)
+    _, state, _ = model.decoder.step(INPUTS.tgt_in[:, 0], model.decoder.start(source), source)
 
+    def second_step(rows: Tensor) -> list[Tensor]:
+        own = source.select(rows)
+        features, after, weights = model.decoder.step(INPUTS.tgt_in[rows, 1], state.select(rows), own)
+        return [features, *tensors_in(after), *tensors_in(weights), model.decoder.output(features, weights, own)]
 
-@every_member
-@torch.no_grad()
-def test_no_rows_at_all_are_a_batch_too(config: ModelConfig, make_model: Make, make_inputs: Make) -> None:
-    """A search may drop its last sentence and still take the step."""
-    model, inputs = make_model(config), make_inputs()
-    none = torch.empty(0, dtype=torch.long)
-    source = encode(model, inputs)
-    found = model.decoder.step(none, model.decoder.start(source).select(none), source.select(none))
-    assert [len(tensor) for tensor in tensors_in(found)] == [0] * len(tensors_in(found))
-
-
-def test_selection_reaches_every_tensor() -> None:
-    state = State((torch.arange(3.0).view(3, 1), torch.arange(3.0, 6.0).view(3, 1)), fed=torch.arange(6.0).view(3, 2))
-    rows = torch.tensor([1, 1, 0, 2])
-    for found, whole in zip(tensors_in(state.select(rows)), tensors_in(state), strict=True):
-        assert torch.equal(found, whole[rows])
-    assert State(state.hidden).select(rows).fed is None
-
-
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("tied", ["none", "two", "three"])
-def test_tied_matrices_are_one(tied: str, decoder: str, make_model: Make) -> None:
-    model = make_model(member(decoder=decoder, tied=tied))
-    src, tgt, out = model.src_embed.table.weight, model.decoder.embed.table.weight, model.decoder.out.weight
-    assert (out is tgt, src is tgt) == {"none": (False, False), "two": (True, False), "three": (True, True)}[tied]
-    assert model.num_parameters == sum(p.numel() for p in set(model.parameters()))
-
-
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-@torch.no_grad()
-def test_the_target_so_far_is_all_a_step_knows(decoder: str, make_model: Make, make_inputs: Make) -> None:
-    model, inputs = make_model(member(decoder=decoder, feeding=False)), make_inputs()
-    before = run(model, inputs)[0].features
-    inputs.tgt_in[:, 2] = 3
-    after = run(model, inputs)[0].features
-    assert torch.equal(before[:, :2], after[:, :2])
-    assert not torch.isclose(before[:, 2:], after[:, 2:]).all(dim=-1).any()
-
-
-# -- parts ------------------------------------------------------------------------------------------------------------
-
-
-def sample(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-MASK = torch.tensor([[True, True, False, True], [False, False, False, True], [False, False, False, False]])
-
-
-def test_masked_softmax_is_softmax_of_what_is_real() -> None:
-    scores = sample(3, 4) * 30
-    weights = masked_softmax(scores, MASK)
-    for row in range(3):
-        real = MASK[row]
-        exponentials = np.exp(scores[row, real].numpy() - scores[row, real].numpy().max(initial=-np.inf))
-        np.testing.assert_allclose(weights[row, real].numpy(), exponentials / exponentials.sum(), atol=1e-12)
-        assert not weights[row, ~real].any()
-
-
-def test_masked_softmax_has_the_right_gradient() -> None:
-    assert torch.autograd.gradcheck(lambda scores: masked_softmax(scores, MASK), sample(3, 4).requires_grad_())
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_masked_softmax_is_in_float32_and_finite(dtype: torch.dtype) -> None:
-    """What stands at padding may be anything at all, and so may the size of the scores."""
-    scores = torch.full((3, 4), 6e4, dtype=dtype)
-    scores[~MASK] = float("nan")
-    scores[0, 0] = -6e4
-    scores.requires_grad_()
-    weights = masked_softmax(scores, MASK)
-    assert weights.dtype == torch.float32
-    assert weights.isfinite().all()
-    weights[:, 0].sum().backward()
-    assert scores.grad is not None
-    assert scores.grad.isfinite().all()
-
-
-def additive(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return p["v.weight"][0] @ np.tanh(p["query.weight"] @ q + p["memory.weight"] @ m + p["memory.bias"])
-
-
-def general(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return q @ p["w.weight"] @ m
-
-
-def dot(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return q @ (p["w.weight"] @ m)
-
-
-def scaled_dot(p: dict[str, Any], q: Any, m: Any) -> Any:
-    return q @ (p["w.weight"] @ m) / np.sqrt(len(q))
-
-
-FORMULAS = {"additive": additive, "general": general, "dot": dot, "scaled_dot": scaled_dot}
-BATCH, TARGETS, SOURCES, QUERY, MEMORY = 2, 3, 4, 5, 6
-
-
-def make_score(name: str) -> Any:
-    torch.manual_seed(4)
-    return SCORES[name](QUERY, MEMORY, ATTENTION).double()
-
-
-def test_every_score_has_a_second_reading() -> None:
-    assert set(FORMULAS) == set(SCORES)
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_a_score_is_its_formula(name: str) -> None:
-    score, query, memory = make_score(name), sample(BATCH, TARGETS, QUERY), sample(BATCH, SOURCES, MEMORY, seed=1)
-    found = score(query, score.keys(memory)).detach().numpy()
-    assert found.shape == (BATCH, TARGETS, SOURCES)
-    parameters = {key: value.detach().numpy() for key, value in score.named_parameters()}
-    for b, t, s in np.ndindex(found.shape):
-        expected = FORMULAS[name](parameters, query[b, t].numpy(), memory[b, s].numpy())
-        np.testing.assert_allclose(found[b, t, s], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_a_score_has_the_right_gradient(name: str) -> None:
-    score = make_score(name)
-    query, memory = sample(BATCH, TARGETS, QUERY).requires_grad_(), sample(BATCH, SOURCES, MEMORY).requires_grad_()
-    parameters = list(score.parameters())
-    assert parameters
-    assert torch.autograd.gradcheck(lambda q, m, *_: score(q, score.keys(m)), (query, memory, *parameters))
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-def test_additive_in_slices_is_additive_at_once(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = make_score("additive")
-    seen: list[int] = []
-    score.v.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].numel()))
-
-    def results() -> list[Tensor]:
-        score.zero_grad()
-        query, memory = sample(BATCH, TARGETS, QUERY).requires_grad_(), sample(BATCH, SOURCES, MEMORY).requires_grad_()
-        found = score(query, score.keys(memory))
-        (found * sample(*found.shape, seed=5)).sum().backward()
-        gradients = [query.grad, memory.grad, *(parameter.grad.clone() for parameter in score.parameters())]
-        return [found, *(gradient for gradient in gradients if gradient is not None)]
-
-    whole = results()
-    per_row = BATCH * SOURCES * ATTENTION
-    assert seen == [TARGETS * per_row]
-    seen.clear()
-    monkeypatch.setattr(scores_module, "MOST_ELEMENTS", rows * per_row + 1)
-    sliced = results()
-    assert max(seen) == rows * per_row
-    assert len(whole) == len(sliced)
-    for found, expected in zip(sliced, whole, strict=True):
-        check_close(found, expected, 1e-12)
+    whole = second_step(torch.arange(NUM_ROWS))
+    # A search may drop its last sentence and still take the step.
+    for rows in ([2, 0, 2, 1, 1], []):
+        chosen = torch.tensor(rows, dtype=torch.long)
+        for found, expected in zip(second_step(chosen), whole, strict=True):
+            check_close(found, expected[chosen])

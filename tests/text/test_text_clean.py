@@ -31,6 +31,12 @@ def test_each_reason(num_src: int, num_tgt: int, max_ratio: float, reason: Reaso
     assert why_left_out(num_src, num_tgt, data_config(10, max_ratio)) == reason
 
 
+@pytest.mark.parametrize(("num_src", "num_tgt", "reason"), [(1, 10**6, None), (0, 5, "empty side"), (9, 19, None)])
+def test_no_limit_of_length(num_src: int, num_tgt: int, reason: Reason | None) -> None:
+    assert why_left_out(num_src, num_tgt, data_config(max_length=0)) == reason
+    assert why_left_out(9, 19, data_config(max_length=0, max_ratio=2.0)) == "length ratio"
+
+
 def test_the_report_counts_and_reads_well() -> None:
     report = FilterReport(max_length=128, max_ratio=2.5)
     reasons: list[Reason | None] = [None] * 11_988 + ["empty side"] * 10 + ["too long"] * 2

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import sentencepiece
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from translate.config import TokenizerConfig
+from translate.config import TokenizerConfig, choices
 from translate.errors import DataError, RunError
 from translate.text.corpus import BREAKS, tidy
 from translate.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, train_tokenizer
@@ -28,6 +29,10 @@ VARIANTS = [
     TokenizerConfig(vocabulary=400, kind="bpe"),
     TokenizerConfig(vocabulary=400, normalization="nmt_nfkc_cf"),
     TokenizerConfig(vocabulary=200, byte_fallback=False),
+    TokenizerConfig(vocabulary=16, kind="word"),
+    TokenizerConfig(vocabulary=100, kind="word", normalization="nmt_nfkc_cf", byte_fallback=False),
+    TokenizerConfig(vocabulary=300, kind="char"),
+    TokenizerConfig(vocabulary=30, kind="char", byte_fallback=False),
 ]
 TEXTS = st.text() | st.lists(st.sampled_from([*WORDS, " ", "  ", "\t", "\u2028", "▁", "</s>", "ﬁ", "\u00a0"])).map(
     "".join
@@ -196,10 +201,113 @@ def test_a_large_alphabet_takes_half_of_the_room(kind: str, byte_fallback: bool)
     assert (UNK in tokenizer.encode(lines[0] + lines[1])) is not byte_fallback
 
 
+# -- whole words and characters ---------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*WORDS, "e\u0301\u0323", "a\u00a0b", "  "])), st.sampled_from(["word", "char"]))
+def test_known_words_and_characters_come_back(
+    whole: dict[str, Tokenizer], words: list[str], kind: Literal["word", "char"]
+) -> None:
+    """Also with several spaces, without spaces between ideographs, and with marks that stay apart from their letter."""
+    text = " ".join(words)
+    ids, places = whole[kind].encode_words(text)
+    given = [word for word in text.split(" ") if word]
+    assert UNK not in ids
+    assert whole[kind].decode(ids) == " ".join(given)
+    if kind == "word":
+        assert whole[kind].pieces(ids) == [f"▁{word}" for word in given]
+        assert places == list(range(len(given)))
+    else:
+        assert "".join(whole[kind].pieces(ids)) == "".join(f"▁{word}" for word in given)
+        assert places == [number for index, word in enumerate(given) for number in (-1, *[index] * len(word))]
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Tokenizer]:
+    lines = [*LINES, "e\u0301\u0323 a\u00a0b"]
+    return {kind: learn(lines, TokenizerConfig(kind=kind))[0] for kind in ("word", "char")}
+
+
+def test_every_unknown_word_is_one_piece_and_one_word(whole: dict[str, Tokenizer]) -> None:
+    """sentencepiece's own word model makes one piece of several in a row, and glues it to its neighbours."""
+    text = "the zebra  and 😀 house zebra"
+    ids, places = whole["word"].encode_words(text)
+    assert whole["word"].pieces(ids) == ["▁the", "<unk>", "<unk>", "<unk>", "▁house", "<unk>"]
+    assert ids == whole["word"].encode(text)
+    assert places == list(range(6))
+    assert whole["word"].decode_words(ids) == ("the ⁇ ⁇ ⁇ house ⁇", list(range(6)))
+
+
+def test_a_word_that_normalizes_to_several_keeps_its_number() -> None:
+    config = TokenizerConfig(kind="word", normalization="nmt_nfkc_cf")
+    tokenizer, _ = learn(["صلى الله عليه وسلم The end"], config)
+    ids, places = tokenizer.encode_words("THE ﷺ end")
+    assert tokenizer.decode(ids) == "the صلى الله عليه وسلم end"
+    assert places == [0, 1, 1, 1, 1, 2]
+
+
+def test_the_vocabulary_of_words_is_the_most_frequent() -> None:
+    counts = {f"w{rank}": 50 - rank for rank in range(40)}
+    lines = [word for word, count in counts.items() for _ in range(count)]
+    GRAMMAR.shuffle(lines)
+    tokenizer, said = learn(lines, TokenizerConfig(kind="word", vocabulary=20))
+    assert tokenizer.pieces(range(4, tokenizer.size)) == [f"▁w{rank}" for rank in range(16)]
+    covered = sum(range(35, 51)) / sum(counts.values())
+    assert said == [
+        f"The text has 40 different words; 16 of them ({covered:.2%} of the text) become pieces, the others are "
+        "unknown. A larger tokenizer.vocabulary has room for more."
+    ]
+
+
+def test_words_that_cannot_be_pieces_leave_their_room_to_others() -> None:
+    refused = ["<s>", "</s>x", "<unk>", "<pad>", "a▅", "z" * 5000]
+    tokenizer, said = learn(
+        [" ".join(refused) * 9, "😀" * 1000 + " one two"], TokenizerConfig(kind="word", vocabulary=16)
+    )
+    assert tokenizer.size == 7
+    assert set(tokenizer.encode("one two " + "😀" * 1000)) == {4, 5, 6}
+    assert all(tokenizer.encode(word) == [UNK] for word in refused)
+    assert "3 of them" in said[0]
+    assert "larger" not in said[0]
+    assert "has 7 pieces, not 16" in said[1]
+
+
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_characters_take_all_of_the_room(byte_fallback: bool) -> None:
+    """And the space has its piece even where it is rarer than all of them."""
+    lines = ["".join(chr(0x4E00 + (rank + shift) % (rank + 1)) for rank in range(400)) for shift in range(30)]
+    config = TokenizerConfig(kind="char", vocabulary=400, byte_fallback=byte_fallback)
+    tokenizer, said = learn(lines, config)
+    assert tokenizer.size == 400
+    assert "▁" in tokenizer.pieces(range(tokenizer.size))
+    assert len(said) == 1
+    assert f"the {400 - 4 - 1 - 256 * byte_fallback} most frequent" in said[0]
+    assert ("bytes" if byte_fallback else "unknown") in said[0]
+    assert (UNK in tokenizer.encode("".join(lines))) is not byte_fallback
+    assert tokenizer.decode(tokenizer.encode("一 一")) == "一 一"
+
+
+def test_a_long_line_does_not_cut_words() -> None:
+    tokenizer, _ = learn(["house " * 1000], TokenizerConfig(kind="word"))
+    assert tokenizer.pieces(range(4, tokenizer.size)) == ["▁house"]
+
+
+def test_bytes_are_for_all_kinds_but_words() -> None:
+    assert TokenizerConfig(kind="word", vocabulary=16).byte_fallback, "the default does not stand in the way"
+    for kind in set(choices(TokenizerConfig, "kind")) - {"word"}:
+        with pytest.raises(ValueError, match="at least 300"):
+            TokenizerConfig.model_validate({"kind": kind, "vocabulary": 299})
+
+
+# -- what cannot be learnt from, and model files ----------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("lines", [[], ["", " "], ["\u2028\t\x00"], ["▅"]])
-def test_an_empty_corpus_is_refused(lines: list[str]) -> None:
+@pytest.mark.parametrize("kind", choices(TokenizerConfig, "kind"))
+def test_an_empty_corpus_is_refused(lines: list[str], kind: str) -> None:
     with pytest.raises(DataError, match="nothing to learn from"):
-        learn(lines, VARIANTS[0])
+        learn(lines, TokenizerConfig.model_validate({"kind": kind}))
 
 
 def test_a_corpus_that_normalizes_to_nothing_is_refused() -> None:

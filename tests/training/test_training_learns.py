@@ -1,110 +1,222 @@
-"""Small models learn to copy and to reverse digits, and their attention shows how."""
+"""Small models of every kind learn to copy and to reverse digits, and their attention shows how."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 from translate.checkpoint import Run
-from translate.config import Config, check_config
+from translate.config import ModelConfig, SearchConfig, check_config
+from translate.data.batches import collate, collate_source
+from translate.data.dataset import PairDataset
 from translate.decoding.aligner import align
+from translate.decoding.greedy import greedy
 from translate.decoding.translator import Translator
+from translate.models.attention import SCOPES, SELECTIONS
+from translate.models.decoders import DECODERS
+from translate.models.encoders import ENCODERS
+from translate.models.scores import SCORES
+from translate.models.seq2seq import Seq2Seq
+from translate.training.extra_losses import RewardScale, extra_losses
 from translate.training.logging import Reporter
+from translate.training.loss import sequence_loss
 from translate.training.train import train
 
-UPDATES = 400
+WIDTH, ROWS, UPDATES, PEAK, WARMUP = 32, 64, 600, 8e-3, 40
+NUM_TESTS, EVERY = 100, 50
+DIGITS = range(4, 14)
+TRAINED_NAMES, HELD_OUT_NAMES = range(14, 30), range(30, 40)
+RIGHT, DIAGONAL = 0.95, 0.85  # shares of test sentences and of links
 
-Settings = dict[str, dict[str, object]]
+Overrides = dict[str, object]
+Pair = tuple[list[int], list[int]]
 
 
-def digits(folder: Path, reverse: bool, shortest: int = 3, longest: int = 7) -> Path:
-    """Pairs of digit strings, the second a copy or the reversal of the first; no string twice."""
+def members() -> dict[str, Overrides]:
+    """Each member of the zoo as the only difference from the default, and what can be added to any of them."""
+    found: dict[str, Overrides] = {f"encoder-{name}": {"encoder.kind": name} for name in ENCODERS}
+    found |= {f"decoder-{name}": {"decoder.kind": name} for name in DECODERS}
+    found["decoder-tutorial"] |= {"attention.score": "location"}
+    found["luong-unfed"] = {"decoder.kind": "luong", "decoder.input_feeding": False}
+    found |= {f"score-{name}": {"attention.score": name} for name in SCORES}
+    found |= {f"scope-{name}": {"attention.scope": name, "attention.window": 2} for name in SCOPES}
+    found |= {f"selection-{name}": {"attention.selection": name} for name in SELECTIONS}
+    found |= {
+        "heads": {"attention.heads": 4},
+        "hops": {"attention.hops": 2},
+        "per-feature": {"attention.per_feature": True},
+        "coverage": {"attention.coverage": True},
+        "copy": {"decoder.copy": True},
+        "lstm-cell": {"decoder.cell": "lstm"},
+    }
+    same = [name for name in found if name != "encoder-bigru" and not _differs(found[name])]
+    return {name: overrides for name, overrides in found.items() if name not in same}
+
+
+def _differs(overrides: Overrides) -> bool:
+    return model_config(overrides) != model_config({})
+
+
+def model_config(overrides: Overrides) -> ModelConfig:
+    sections: dict[str, dict[str, object]] = {
+        "embedding": {"width": WIDTH, "dropout": 0.0, "tied": "three"},
+        "encoder": {"width": WIDTH, "dropout": 0.0},
+        "attention": {"width": WIDTH},
+        "decoder": {"width": WIDTH, "dropout": 0.0},
+    }
+    for key, value in overrides.items():
+        section, name = key.split(".")
+        sections[section][name] = value
+    return ModelConfig.model_validate(sections)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Random strings, and what is to be made of them."""
+
+    shortest: int = 3
+    longest: int = 8
+    reverse: bool = False
+    num_names: int = 0  # rare tokens in each string
+
+    def pairs(self, count: int, generator: np.random.Generator, names: Sequence[int]) -> list[Pair]:
+        pairs = []
+        for length in generator.integers(self.shortest, self.longest + 1, count):
+            src = generator.choice(DIGITS, length)
+            src[generator.permutation(length)[: self.num_names]] = generator.choice(names, self.num_names)
+            pairs.append((src.tolist(), src[::-1].tolist() if self.reverse else src.tolist()))
+        return pairs
+
+
+class Outcome(NamedTuple):
+    """How well a model did on strings it had not seen."""
+
+    right: float  # share of strings
+    looked: float  # share of steps whose greatest weight lies on the token to be written
+
+
+def test_outcome(model: Seq2Seq, task: Task) -> Outcome:
+    pairs = task.pairs(NUM_TESTS, np.random.default_rng(99), HELD_OUT_NAMES)
+    model.eval()
+    with torch.inference_mode():
+        source = model.encode(*collate_source([src for src, _ in pairs]))
+        found = greedy(model, source, SearchConfig())
+    right, looked = [], []
+    for (src, tgt), hypothesis in zip(pairs, found, strict=True):
+        right.append(list(hypothesis.tokens) == tgt)
+        if right[-1] and hypothesis.weights is not None:
+            places = hypothesis.weights[:-1].argmax(axis=1)
+            looked += (places == (np.arange(len(src))[::-1] if task.reverse else np.arange(len(src)))).tolist()
+    return Outcome(float(np.mean(right)), float(np.mean(looked)) if looked else math.nan)
+
+
+test_outcome.__test__ = False  # type: ignore[attr-defined]
+
+
+def learn(overrides: Overrides, task: Task, diagonal: bool = False) -> Outcome:
+    """Train until strings (and links, where asked) are right, or the updates are used up."""
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    generator = np.random.default_rng(1)
+    config = model_config(overrides)
+    model = Seq2Seq(config, max(HELD_OUT_NAMES) + 1, max(HELD_OUT_NAMES) + 1, task.longest)
+    optimizer = torch.optim.Adam(model.parameters())
+    rewards, outcome = RewardScale(), Outcome(0.0, 0.0)
+    for update in range(UPDATES):
+        wave = (1 + math.cos(math.pi * update / UPDATES)) / 2
+        optimizer.param_groups[0]["lr"] = PEAK * min(1.0, (update + 1) / WARMUP) * wave
+        batch = collate(PairDataset.from_pairs(task.pairs(ROWS, generator, TRAINED_NAMES)), np.arange(ROWS))
+        model.train()
+        source = model.encode(batch.src, batch.src_valid, batch.src_lengths, update / UPDATES)
+        decoded = model.decoder(batch.tgt_in, source)
+        loss = sequence_loss(model, decoded, source, batch.tgt_out, batch.tgt_valid, 0.0)
+        extra = extra_losses(decoded, loss.gold, batch.tgt_valid, config.attention, rewards)
+        optimizer.zero_grad()
+        (sum(extra.values(), loss.smoothed) / batch.num_tokens).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if (update + 1) % EVERY == 0:
+            outcome = test_outcome(model, task)
+            if outcome.right >= RIGHT and (not diagonal or outcome.looked >= DIAGONAL):
+                break
+    return outcome
+
+
+MEMBERS = members()
+UNMOVED = ("decoder-plain", "score-linear", "score-static")  # one look, or none, has to do for all words
+FORGETFUL = ("scope-local_m",)  # the window moves on from where reversal begins
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_member_learns_to_copy(name: str) -> None:
+    moves = name not in UNMOVED
+    task = Task() if moves else Task(shortest=2, longest=4)
+    outcome = learn(MEMBERS[name], task, diagonal=moves)
+    assert outcome.right >= RIGHT
+    if moves:
+        assert outcome.looked >= DIAGONAL
+    elif name == "decoder-plain":
+        assert math.isnan(outcome.looked)
+    else:
+        assert outcome.looked < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MEMBERS if name not in (*UNMOVED, *FORGETFUL)])
+def test_every_member_that_can_move_learns_to_reverse(name: str) -> None:
+    assert learn(MEMBERS[name], Task(reverse=True)).right >= RIGHT
+
+
+@pytest.mark.slow
+def test_only_copying_passes_on_names_it_never_saw() -> None:
+    task = Task(num_names=1)
+    assert learn({"decoder.copy": True}, task).right >= 0.9
+    assert learn({}, task).right <= 0.1
+
+
+@pytest.mark.slow
+def test_a_whole_run_learns_to_reverse_and_shows_it(tmp_path: Path) -> None:
+    """From text files to links, by the commands' own functions."""
     generator = np.random.default_rng(7)
-    seen: set[str] = set()
-    for name, count in (("train", 1500), ("valid", 50), ("test", 100)):
-        lines: list[str] = []
-        while len(lines) < count:
-            line = " ".join(map(str, generator.integers(0, 10, generator.integers(shortest, longest + 1))))
-            if line not in seen:
-                seen.add(line)
-                lines.append(line)
-        turned = [line[::-1] if reverse else line for line in lines]
-        for ending, side in (("a", lines), ("b", turned)):
-            (folder / f"{name}.{ending}").write_text("".join(line + "\n" for line in side))
-    return folder
-
-
-def settings(folder: Path, model: Settings) -> Config:
+    strings: dict[str, None] = {}
+    while len(strings) < 1650:
+        strings[" ".join(map(str, generator.integers(0, 10, generator.integers(3, 8))))] = None
+    lines = list(strings)
+    for name, some in (("train", lines[:1500]), ("valid", lines[1500:1550]), ("test", lines[1550:])):
+        (tmp_path / f"{name}.a").write_text("".join(f"{line}\n" for line in some))
+        (tmp_path / f"{name}.b").write_text("".join(f"{line[::-1]}\n" for line in some))
     tree = {
-        "data": {"folder": str(folder), "source_lang": "a", "target_lang": "b"},
+        "data": {"folder": str(tmp_path), "source_lang": "a", "target_lang": "b"},
         "tokenizer": {"vocabulary": 32, "byte_fallback": False},
-        "model": {
-            "embedding": {"width": 32, "dropout": 0.0, "tied": "three"},
-            "encoder": {"width": 32, "dropout": 0.0},
-            "attention": {"width": 32, **model.get("attention", {})},
-            "decoder": {"width": 32, "dropout": 0.0, **model.get("decoder", {})},
-        },
+        "model": model_config({}).model_dump(),
         "train": {
-            "steps": UPDATES,
+            "steps": 400,
             "threads": 1,
             "batch_tokens": 400,
-            "learning_rate": 8e-3,
-            "warmup": 40,
+            "learning_rate": PEAK,
+            "warmup": WARMUP,
             "label_smoothing": 0.0,
-            "valid_every": UPDATES,
+            "valid_every": 400,
         },
         "search": {"beam": 2},
         "logging": {"tensorboard": False, "samples": 0},
     }
-    return check_config(tree, origin="test")
-
-
-def held_out(folder: Path) -> tuple[list[str], list[str]]:
-    source, target = ((folder / f"test.{ending}").read_text().split("\n")[:-1] for ending in "ab")
-    return source, target
-
-
-def trained(folder: Path, config: Config) -> tuple[float, Translator]:
-    """The share of test lines that come out right, and the translator."""
-    run = Run(folder / "run")
-    train(config, run, resume=False, test=False, reporter=Reporter())
-    translator = Translator.load(run.path)
-    sources, targets = held_out(folder)
-    written = [best[0].text for best in translator.translate(sources)]
-    return float(np.mean([one == other for one, other in zip(written, targets, strict=True)])), translator
-
-
-def looks_right(folder: Path, translator: Translator, reverse: bool) -> float:
-    """The share of target digits whose link goes to the digit they come from."""
+    run = Run(tmp_path / "run")
+    train(check_config(tree, origin="test"), run, resume=False, test=False, reporter=Reporter())
+    translator, held_out = Translator.load(run.path), lines[1550:]
+    written = [best[0].text for best in translator.translate(held_out)]
+    assert np.mean([one == line[::-1] for one, line in zip(written, held_out, strict=True)]) > 0.9
     right = []
-    for sentence in align(translator, *held_out(folder)):
+    for sentence in align(translator, held_out, [line[::-1] for line in held_out]):
         last = len(sentence.source_words) - 1
         links = {link.target: link.source for link in sentence.links}
-        right += [links.get(t) == (last - t if reverse else t) for t in range(last + 1)]
-    return float(np.mean(right))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reverse", [False, True], ids=["copy", "reverse"])
-@pytest.mark.parametrize(
-    "model",
-    [
-        {"decoder": {"kind": "bahdanau"}, "attention": {"score": "additive"}},
-        {"decoder": {"kind": "luong"}, "attention": {"score": "general"}},
-    ],
-    ids=["bahdanau-additive", "luong-general"],
-)
-def test_attention_learns_where_to_look(tmp_path: Path, model: Settings, reverse: bool) -> None:
-    right, translator = trained(tmp_path, settings(digits(tmp_path, reverse), model))
-    assert right > 0.9
-    assert looks_right(tmp_path, translator, reverse) > 0.85
-
-
-@pytest.mark.slow
-def test_one_vector_is_enough_for_short_sequences(tmp_path: Path) -> None:
-    folder = digits(tmp_path, reverse=False, shortest=2, longest=4)
-    right, translator = trained(folder, settings(folder, {"decoder": {"kind": "plain"}}))
-    assert right > 0.8
-    assert translator.translate(["1 2"])[0][0].attention is None
+        right += [links.get(t) == last - t for t in range(last + 1)]
+    assert np.mean(right) > 0.85

@@ -12,7 +12,7 @@ from torch import Tensor
 import translate.training.loss as loss_module
 from translate.config import ModelConfig
 from translate.models.seq2seq import Seq2Seq
-from translate.training.loss import sequence_loss
+from translate.training.loss import SequenceLoss, sequence_loss
 
 VOCABULARY = 19
 LENGTHS = (5, 1, 3)  # of the targets
@@ -40,7 +40,7 @@ def make_model(name: str) -> Seq2Seq:
     sizes = {"embedding": {"width": 6}, "encoder": {"width": 4}, "attention": {"width": 7}, "decoder": {"width": 10}}
     config = ModelConfig.model_validate({key: {**size, **MODELS[name].get(key, {})} for key, size in sizes.items()})
     torch.manual_seed(0)
-    return Seq2Seq(config, VOCABULARY, VOCABULARY).double().eval()
+    return Seq2Seq(config, VOCABULARY, VOCABULARY, 20).double().eval()
 
 
 def make_pairs() -> Pairs:
@@ -52,7 +52,7 @@ def make_pairs() -> Pairs:
     return Pairs(src, torch.arange(4) < src_lengths.unsqueeze(1), src_lengths, tgt_in, tgt_out, tgt_valid)
 
 
-def loss_of(model: Seq2Seq, pairs: Pairs, smoothing: float) -> tuple[Tensor, Tensor]:
+def loss_of(model: Seq2Seq, pairs: Pairs, smoothing: float) -> SequenceLoss:
     decoded, source = model(pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in)
     return sequence_loss(model, decoded, source, pairs.tgt_out, pairs.tgt_valid, smoothing)
 
@@ -79,9 +79,10 @@ def check_all_close(found: list[Tensor], expected: list[Tensor]) -> None:
 @every_smoothing
 def test_the_loss_is_torchs_cross_entropy(name: str, smoothing: float) -> None:
     model, pairs = make_model(name), make_pairs()
-    loss, nll = loss_of(model, pairs, smoothing)
+    loss, nll, gold = loss_of(model, pairs, smoothing)
     expected = reference_loss(model, pairs, smoothing)
     check_all_close([loss, nll], [expected, reference_loss(model, pairs, 0.0)])
+    check_all_close([-gold.sum(), gold.masked_fill(pairs.tgt_valid, 0.0)], [nll, torch.zeros_like(gold)])
     check_all_close(gradients(model, loss), gradients(model, expected))
 
 
@@ -125,7 +126,7 @@ def test_chunks_need_no_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_padding_does_not_count(name: str) -> None:
     """Neither more of it nor what stands there, on either side, in value or gradient."""
     model, pairs = make_model(name), make_pairs()
-    loss, nll = loss_of(model, pairs, 0.1)
+    loss, nll, gold = loss_of(model, pairs, 0.1)
     longer = replace(
         pairs,
         src=F.pad(pairs.src.masked_fill(~pairs.src_valid, 5), (0, 3), value=6),
@@ -134,8 +135,8 @@ def test_padding_does_not_count(name: str) -> None:
         tgt_out=F.pad(pairs.tgt_out.masked_fill(~pairs.tgt_valid, 9), (0, 2), value=10),
         tgt_valid=F.pad(pairs.tgt_valid, (0, 2)),
     )
-    padded, padded_nll = loss_of(model, longer, 0.1)
-    check_all_close([padded, padded_nll], [loss, nll])
+    padded, padded_nll, padded_gold = loss_of(model, longer, 0.1)
+    check_all_close([padded, padded_nll, padded_gold], [loss, nll, F.pad(gold, (0, 2))])
     check_all_close(gradients(model, padded), gradients(model, loss))
 
 
@@ -145,11 +146,16 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_sentences() -> None:
     for row in range(3):
         one = slice(row, row + 1)
         parts = (pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in, pairs.tgt_out, pairs.tgt_valid)
-        alone.append(torch.stack(loss_of(model, Pairs(*(part[one] for part in parts)), 0.1)))
-    check_all_close(list(loss_of(model, pairs, 0.1)), list(torch.stack(alone).sum(dim=0)))
+        alone.append(loss_of(model, Pairs(*(part[one] for part in parts)), 0.1))
+    losses, likelihoods, golds = zip(*alone, strict=True)
+    check_all_close(
+        list(loss_of(model, pairs, 0.1)),
+        [torch.stack(losses).sum(), torch.stack(likelihoods).sum(), torch.cat(golds)],
+    )
 
 
 def test_the_likelihood_is_for_looking_at_only() -> None:
-    loss, nll = loss_of(make_model("bahdanau"), make_pairs(), 0.1)
+    loss, nll, gold = loss_of(make_model("bahdanau"), make_pairs(), 0.1)
     assert loss.requires_grad
     assert not nll.requires_grad
+    assert not gold.requires_grad

@@ -86,12 +86,12 @@ def test_an_update_stays_finite_and_near_the_exact_one(name: str, decoder: str) 
 
     def gradients(precision: Precision) -> dict[str, torch.Tensor]:
         torch.manual_seed(0)
-        model = Seq2Seq(config, 13, 11).eval()
+        model = Seq2Seq(config, 13, 11, 20).eval()
         optimizer = build_optimizer(model, TrainConfig(steps=1))
         before = {key: parameter.detach().clone() for key, parameter in model.named_parameters()}
         with precision.autocast():
             decoded, source = model(src, torch.arange(5) < lengths.unsqueeze(1), lengths, tgt)
-            loss, _ = sequence_loss(model, decoded, source, tgt, torch.ones_like(tgt, dtype=torch.bool), 0.1)
+            loss, *_ = sequence_loss(model, decoded, source, tgt, torch.ones_like(tgt, dtype=torch.bool), 0.1)
         assert loss.dtype == torch.float32
         precision.scaler.scale(loss / tgt.numel()).backward()
         precision.scaler.unscale_(optimizer)

@@ -357,8 +357,12 @@ def test_any_checkpoint_leads_to_the_same_end(
         ("train.accumulate=3",),
         ("train.teacher_forcing.ratio=0.5", "train.optimizer=adamw"),
         ("model.decoder.kind=luong", "model.encoder.layers=2", "model.decoder.layers=2"),
+        ("train.optimizer=sgd", "train.schedule=halving", "train.halve_after=2", "train.halve_every=2"),
+        ("train.optimizer=sgd", "train.momentum=0.9", "train.ema=0.9", "train.average=2"),
+        ("train.optimizer=adadelta", "train.rho=0.9", "train.learning_rate=1"),
+        ("tokenizer.kind=word", "data.max_length=0"),
     ],
-    ids=["accumulation", "scheduled sampling", "luong with layers"],
+    ids=["accumulation", "scheduled sampling", "luong with layers", "sgd", "momentum and ema", "adadelta", "words"],
 )
 def test_other_ways_to_train_resume_as_well(
     command_line: Callable[..., Any], project: Path, tmp_path: Path, more: tuple[str, ...]

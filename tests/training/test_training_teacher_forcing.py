@@ -39,7 +39,7 @@ def make_model(name: str = "bahdanau", obsessed: bool = False) -> Seq2Seq:
         }
     )
     torch.manual_seed(0)
-    model = Seq2Seq(config, SRC_VOCABULARY, TGT_VOCABULARY).double().eval()
+    model = Seq2Seq(config, SRC_VOCABULARY, TGT_VOCABULARY, 20).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from translate.checkpoint import Run
+from translate.checkpoint import Checkpoint, Run
 from translate.config import Config, check_config
 from translate.data.batches import Batch, collate
-from translate.errors import NumericalError, RunError, Stopped
+from translate.errors import ConfigError, NumericalError, RunError, Stopped
+from translate.training.averaging import split_raw
 from translate.training.job import Job, open_job
 from translate.training.logging import Reporter
 from translate.training.signals import StopSignals
@@ -245,3 +247,203 @@ def test_going_on_does_not_forget_a_better_average(tmp_path: Path, corpus: Path)
     after = json.loads((run.path / "finished.json").read_text())
     assert after["best_score"] >= end["best_score"]
     assert Run(run.path).config().train.steps == 7
+
+
+# -- a moving average of the weights ----------------------------------------------------------------------------------
+
+
+def weights_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+
+
+def moved(mean: dict[str, torch.Tensor], weights: dict[str, torch.Tensor], decay: float) -> dict[str, torch.Tensor]:
+    return {name: decay * value + (1 - decay) * weights[name] for name, value in mean.items()}
+
+
+def assert_all_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_the_moving_average_is_what_is_validated_and_saved(tmp_path: Path, corpus: Path) -> None:
+    plain, run = Run(tmp_path / "plain"), Run(tmp_path / "run")
+    fast = {"train__learning_rate": 0.05, "train__warmup": 0, "train__keep_last": 9, "train__metric": "loss"}
+    train(settings(corpus, **fast), plain, resume=False, test=False, reporter=Reporter())
+    config = settings(corpus, **fast, train__ema=0.3)
+    job = open_job(config, run, resume=False, test=False, say=lambda text: None)
+    trainer = Trainer(job, Reporter(), StopSignals())
+    raw, update = [weights_of(trainer)], trainer._update
+
+    def watched(stream: Any) -> None:
+        update(stream)
+        raw.append(weights_of(trainer))
+
+    trainer._update = watched  # type: ignore[method-assign]
+    trainer.fit()
+    assert_all_close(weights_of(trainer), raw[-1])
+
+    mean = raw[0]
+    for count, weights in enumerate(raw[1:], start=1):
+        mean = moved(mean, weights, min(0.3, (1 + count) / (10 + count)))
+        if count % 2 == 0:
+            checkpoint = run.checkpoints()[count // 2 - 1]
+            assert checkpoint.step == count
+            assert_all_close(checkpoint.weights(), mean)
+            assert_all_close(split_raw(checkpoint.optimizer())[0], weights)
+    assert_all_close(dict(run.load_model(run.latest()).named_parameters()), mean)
+
+    losses = [[record["loss"] for record in records(path, "train")] for path in (plain.path, run.path)]
+    assert losses[0] == losses[1], "the average must not change what is learnt"
+    valid = [[record["loss"] for record in records(path, "valid")] for path in (plain.path, run.path)]
+    assert valid[0] != valid[1]
+    again = Trainer(open_job(config, run, resume=True, test=False, say=lambda text: None), Reporter(), StopSignals())
+    again.model.eval()
+    assert again._valid_loss() == pytest.approx(valid[0][-1])
+    assert again.ema is not None
+    with again.ema.in_place():
+        assert again._valid_loss() == pytest.approx(valid[1][-1])
+    plain_checkpoint = plain.latest()
+    assert plain_checkpoint is not None
+    assert split_raw(plain_checkpoint.optimizer())[0] == {}
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_run_with_a_moving_average_resumes_bit_for_bit(tmp_path: Path, corpus: Path, step: int) -> None:
+    config = settings(corpus, train__ema=0.8, train__average=2, train__keep_last=9, train__metric="loss")
+    straight, run = Run(tmp_path / "straight"), Run(tmp_path / "run")
+    train(config, straight, resume=False, test=False, reporter=Reporter())
+    shutil.copytree(straight.path, run.path)
+    for checkpoint in run.checkpoints_path.iterdir():
+        if Checkpoint(checkpoint).step > step:
+            shutil.rmtree(checkpoint)
+    train(config, run, resume=True, test=False, reporter=Reporter())
+    assert [checkpoint.step for checkpoint in run.checkpoints()] == [2, 4, 6]
+    names = sorted(path.name for path in straight.checkpoints_path.iterdir())
+    for name in names:
+        for file in ("model.safetensors", "optimizer.safetensors"):
+            ours, theirs = (
+                (path / name / file).read_bytes() for path in (run.checkpoints_path, straight.checkpoints_path)
+            )
+            assert ours == theirs, (name, file)
+    assert (run.path / "best").read_text() == (straight.path / "best").read_text()
+
+
+def test_an_update_that_is_left_out_does_not_count_for_the_average(tmp_path: Path, corpus: Path) -> None:
+    config = settings(corpus, train__ema=0.9)
+    job = open_job(config, Run(tmp_path / "run"), resume=False, test=False, say=lambda text: None)
+    trainer = Trainer(job, Reporter(), StopSignals())
+    mean, loss = weights_of(trainer), trainer._batch_loss
+    stream = Given(job, [[0, 1], [2, 3], [4, 5]])
+    for count, factor in ((1, 1.0), (1, float("inf")), (2, 1.0)):
+        trainer._batch_loss = lambda *inputs, by=factor: tuple(part * by for part in loss(*inputs))  # type: ignore
+        trainer._update(stream)  # type: ignore[arg-type]
+        if factor == 1.0:
+            mean = moved(mean, weights_of(trainer), (1 + count) / (10 + count))
+    assert trainer.progress.skipped == 1
+    assert trainer.ema is not None
+    with trainer.ema.in_place():
+        assert_all_close(weights_of(trainer), mean)
+
+
+# -- word vectors to start from ---------------------------------------------------------------------------------------
+
+
+class Listening(Reporter):
+    """A reporter that keeps what is said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def started(config: Config, run: Path) -> tuple[Trainer, list[str]]:
+    job = open_job(config, Run(run), resume=False, test=False, say=lambda text: None)
+    reporter = Listening()
+    return Trainer(job, reporter, StopSignals()), reporter.said
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> tuple[Path, Path]:
+    """Vectors of some small and of some capital letters; both files know "a", "A" and one word nobody knows."""
+    rows = {"a": 1, "A": 2, "b": 3, "nobody": 4}, {"A": 5, "B": 6, "a": 7, "nobody": 8}
+    for side, values in zip(("source", "target"), rows, strict=True):
+        lines = [f"{token} {value} 0 0 0 0 {-value}\n" for token, value in values.items()]
+        (tmp_path / f"{side}.vec").write_text("".join(["4 6\n", *lines]))
+    return tmp_path / "source.vec", tmp_path / "target.vec"
+
+
+@pytest.mark.parametrize("tied", ["none", "two", "three"])
+def test_embeddings_start_from_word_vectors(
+    tmp_path: Path, corpus: Path, vectors: tuple[Path, Path], tied: str
+) -> None:
+    words = {"tokenizer__kind": "word", "model__embedding__tied": tied}
+    source, target = vectors
+    files = {"train__source_embeddings": str(source), "train__target_embeddings": str(target)}
+    random, _ = started(settings(corpus, **words), tmp_path / "random")
+    trainer, said = started(settings(corpus, **words, **files, train__ema=0.9), tmp_path / "run")
+    assert said == [
+        f"source embeddings: 4 of 16 pieces found in {source}",
+        f"target embeddings: 3 of 16 pieces found in {target}",
+    ]
+    pieces = trainer.job.source.pieces(range(16))
+    in_source = {"▁a": 1, "▁A": 2, "▁b": 3, "▁B": 3}
+    in_target = {"▁A": 5, "▁B": 6, "▁a": 7}
+    assert trainer.ema is not None
+    with trainer.ema.in_place():  # the average starts from them too
+        tables = trainer.model.src_embed.table.weight, trainer.model.decoder.embed.table.weight
+        before = random.model.src_embed.table.weight, random.model.decoder.embed.table.weight
+        known: list[dict[str, Any]] = [in_source, in_target]
+        if tied == "three":
+            known = [{**in_source, **in_target}] * 2
+        for table, old, values in zip(tables, before, known, strict=True):
+            for index, piece in enumerate(pieces):
+                value = values.get(piece)
+                expected = old[index] if value is None else torch.tensor([value, 0.0, 0.0, 0.0, 0.0, -value])
+                assert torch.equal(table[index], expected), piece
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, ": no such file. Give a text file of word vectors"),
+        (b"2 5\n", ":1: the vectors are 5 wide, but model.embedding.width = 6"),
+        (b"a 1 2 3 4 5\n", ":1: the vectors are 5 wide"),
+        (b"a 1 2 3 4 5 6\nb 1 2\n", ":2: 'b 1 2' is not a token and 6 finite numbers"),
+        (b"a 1 2 3 4 5 6\nb\xff 1 2 3 4 5 6\n", ":2: not valid UTF-8"),
+        (b"", " holds no vectors"),
+    ],
+)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_bad_file_of_vectors_is_refused_before_there_is_a_run(
+    tmp_path: Path, corpus: Path, content: bytes | None, complaint: str, side: str
+) -> None:
+    file = tmp_path / "bad.vec"
+    if content is not None:
+        file.write_bytes(content)
+    run = Run(tmp_path / "run")
+    config = settings(corpus, **{f"train__{side}_embeddings": str(file)})
+    with pytest.raises(ConfigError) as caught:
+        train(config, run, resume=False, test=False, reporter=Reporter())
+    assert str(caught.value).startswith(f"train.{side}_embeddings: {file}{complaint}")
+    assert not run.exists()
+    assert {path.name for path in run.path.iterdir()} <= {".lock"}
+    file.write_text("a 1 2 3 4 5 6\n")
+    train(config, run, resume=False, test=False, reporter=Reporter())
+
+
+def test_word_vectors_are_read_at_the_start_only(tmp_path: Path, corpus: Path, vectors: tuple[Path, Path]) -> None:
+    run = Run(tmp_path / "run")
+    given = {"train__source_embeddings": str(vectors[0]), "tokenizer__kind": "word"}
+    train(settings(corpus, **given), run, resume=False, test=False, reporter=Reporter())
+    vectors[0].unlink()
+    run.load_model()
+    reporter = Listening()
+    train(settings(corpus, **given, train__steps=8), run, resume=True, test=False, reporter=reporter)
+    assert not [text for text in reporter.said if "embeddings" in text]
+    latest = run.latest()
+    assert latest is not None
+    assert latest.step == 8

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from translate.cli.options import RunArgument
+from translate.config import ModelConfig
 
 
 def command(
@@ -40,12 +41,12 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     latest = run.latest()
     newest = state if latest is None else latest.state()  # a run that was sent may hold its best only
     model = config.model
-    attention = f"{model.attention.score}, {model.attention.scope}, {model.attention.selection}"
+    attention = ", ".join([model.attention.score, model.attention.scope, model.attention.selection, *_looks(model)])
     facts: dict[str, object] = {
         "run": str(path),
         "languages": f"{config.data.source_lang} → {config.data.target_lang}",
         "encoder": f"{model.encoder.kind}, {model.encoder.layers} × {model.encoder.width}, {model.encoder.summary}",
-        "decoder": f"{model.decoder.kind}, {model.decoder.layers} × {model.decoder.width}",
+        "decoder": f"{model.decoder.kind}, {model.decoder.cell}, {model.decoder.layers} × {model.decoder.width}",
         "attention": "none" if model.decoder.kind == "plain" else attention,
         "parameters": sum(tensor.numel() for tensor in best.weights().values()),
         "vocabulary": [source.size, target.size],
@@ -59,6 +60,14 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     if test.is_file():
         facts["test_bleu"] = json.loads(test.read_text())["bleu"]["score"]
     return facts
+
+
+def _looks(model: ModelConfig) -> list[str]:
+    """What attention does besides, where it does."""
+    settings = model.attention
+    counts = [f"{name} {count}" for name, count in (("heads", settings.heads), ("hops", settings.hops)) if count > 1]
+    flags = {"per feature": settings.per_feature, "coverage": settings.coverage, "copy": model.decoder.copy}
+    return counts + [name for name, there in flags.items() if there]
 
 
 def _score(state: dict[str, Any]) -> float | None:

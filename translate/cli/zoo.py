@@ -2,7 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Extra(NamedTuple):
+    """A setting that goes with any member."""
+
+    formula: str
+    summary: str
+    paper: str
+
+
+EXTRAS = {
+    "model.attention.heads=N": Extra(
+        "α_h = attend(q_h, k_h);  c = W [c_1; …; c_N]",
+        "Several looks side by side, each with its share of the width; weights shown are their mean.",
+        "Vaswani et al. 2017, section 3.2.2",
+    ),
+    "model.attention.hops=N": Extra(
+        "q' = tanh(W [q; c]);  c = attend(q')",
+        "Several looks one after the other: what was found joins the query and asks again.",
+        "Sukhbaatar et al. 2015",
+    ),
+    "model.attention.per_feature=true": Extra(
+        "c_d = Σ_s α_sd v_sd,  one softmax for each d",
+        "Each dimension of the memory looks for itself; slow, and weights shown are the mean.",
+        "Choi et al. 2018",
+    ),
+    "model.attention.coverage=true": Extra(
+        "k_ts = k_s + w Σ_{t' < t} α_t's;  loss + λ Σ_s min(α_ts, Σ_{t' < t} α_t's)",
+        "The score knows where one has looked; against repeated and forgotten words.",
+        "See et al. 2017, eq. 10-12; Tu et al. 2016",
+    ),
+    "model.decoder.copy=true": Extra(
+        "p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s",
+        "A pointer passes rare names and numbers through; needs tokenizer.joint.",
+        "See et al. 2017, eq. 8-9; Vinyals et al. 2015",
+    ),
+    "model.decoder.cell=lstm": Extra(
+        "s_t, m_t = LSTM(x_t, s_{t−1}, m_{t−1})",
+        "Every decoder with a cell beside its state, at a third more products.",
+        "Hochreiter and Schmidhuber 1997",
+    ),
+    "model.encoder.layers=N, model.encoder.residual=true": Extra(
+        "m^l = m^{l−1} + RNN^l(m^{l−1})",
+        "Deeper readers; residuals keep them trainable.",
+        "Wu et al. 2016, section 3.1",
+    ),
+    "model.encoder.layer_norm=true, model.decoder.layer_norm=true": Extra(
+        "gates = LN(W x) + LN(U h)",
+        "Normalises inside the recurrence: steadier training, no fused kernel.",
+        "Ba et al. 2016, eq. 20-22",
+    ),
+    "model.encoder.variational=true, model.decoder.variational=true": Extra(
+        "h_t = RNN(x_t, h_{t−1} ⊙ z),  one z per sentence",
+        "The same units are dropped at every step, in the recurrence too.",
+        "Gal and Ghahramani 2016",
+    ),
+    "model.encoder.word_dropout=P, model.decoder.word_dropout=P": Extra(
+        "x_s = 0 with probability P",
+        "Whole words go unseen, so that neighbours learn to speak for them.",
+        "Sennrich et al. 2016 (WMT)",
+    ),
+    "model.encoder.self_attention=true": Extra(
+        "m' = LN(m + W softmax(q kᵀ / √d) v)",
+        "Positions of the source look at each other before the decoder looks at them.",
+        "Vaswani et al. 2017, eq. 1",
+    ),
+    "model.encoder.reverse=true": Extra(
+        "h_s = RNN(x_s, h_{s+1})",
+        "Read the source from its end; positions stay where they are.",
+        "Sutskever et al. 2014, section 3.3",
+    ),
+}
 
 
 def command() -> None:
@@ -12,24 +84,32 @@ def command() -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
+
+    def show(name: str, formula: str, text: str) -> None:
+        console.print(Padding(Text.assemble((name, "bold cyan"), "  ", formula), (0, 0, 0, 2)))
+        console.print(Padding(Text(text), (0, 0, 0, 6)))
+
     for setting, members in zoo().items():
         console.print(Text(setting, style="bold"))
         for name, member in members.items():
-            console.print(Padding(Text.assemble((name, "bold cyan"), "  ", member.formula), (0, 0, 0, 2)))
             summary = (member.__doc__ or "").split("\n")[0]
-            console.print(Padding(Text(f"{summary} {member.when} [{member.paper}]"), (0, 0, 0, 6)))
+            show(name, member.formula, f"{summary} {member.when} [{member.paper}]")
         console.print()
+    console.print(Text("beside them, with any member unless it is refused with a reason", style="bold"))
+    for setting, extra in EXTRAS.items():
+        show(setting, extra.formula, f"{extra.summary} [{extra.paper}]")
 
 
 def zoo() -> dict[str, dict[str, Any]]:
     """Every table of the algebra, under the setting that chooses from it."""
     from translate.models.attention import SCOPES, SELECTIONS
     from translate.models.decoders import DECODERS
-    from translate.models.encoders import ENCODERS
+    from translate.models.encoders import ENCODERS, SUMMARIES
     from translate.models.scores import SCORES
 
     return {
         "model.encoder.kind": {**ENCODERS},
+        "model.encoder.summary": {**SUMMARIES},
         "model.decoder.kind": {**DECODERS},
         "model.attention.score": {**SCORES},
         "model.attention.scope": {**SCOPES},

@@ -45,7 +45,7 @@ def why_left_out(num_src: int, num_tgt: int, data: DataConfig) -> Reason | None:
     shorter, longer = sorted((num_src, num_tgt))
     if shorter == 0:
         return "empty side"
-    if longer > data.max_length:
+    if data.max_length and longer > data.max_length:
         return "too long"
     if data.max_ratio and longer > data.max_ratio * shorter:
         return "length ratio"

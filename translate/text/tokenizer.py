@@ -21,33 +21,41 @@ from translate.text.corpus import BREAKS, tidy
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-_SPACE = "▁"  # what sentencepiece writes for a space
+SPACE = "▁"  # what sentencepiece writes for a space
 _UNKNOWN = "⁇"
 _RESERVED = "▅"  # sentencepiece skips training lines with this character
-_NUM_BYTES = 256
+_NUM_SPECIAL, _NUM_BYTES = 4, 256
 _MOST_LINES = 200_000  # sampled from a larger corpus: three times the text saves 0.3 % of the pieces
 _LONGEST_LINE = 1000  # longer lines are cut for training, which is slow and hungry on them
 _NUM_THREADS = 4  # fixed, because rounding and so the pieces depend on it
+_NO_PIECE = re.compile(f"{_RESERVED}|<(pad|unk|s|/s)>|.{{{_LONGEST_LINE + 1}}}")  # words that sentencepiece refuses
+_VISIBLE = re.compile(f"[^{SPACE}]+")  # the words of a line that sentencepiece has normalized
 _SEPARATORS = re.compile(b"|".join(re.escape(char.encode()) for char in " " + BREAKS))
 
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, say: Callable[[str], None]) -> bytes:
     """Learn pieces from lines and return sentencepiece's model file; `say` is told where the vocabulary falls short."""
-    sample = _without_rare_characters(_sample(_training_lines(lines), seed), config, say)
-    if not sample:
-        raise DataError("The tokenizer has nothing to learn from: the training text holds no visible character.")
+    if config.kind == "word":
+        words = _count_words(_sample(iter(lines), seed), config)
+        able = Counter({word: count for word, count in words.items() if not _NO_PIECE.search(word)})
+        counts = Counter(dict(able.most_common(config.vocabulary - _NUM_SPECIAL)))
+    else:
+        counts = Counter(_without_rare_characters(_sample(_training_lines(lines), seed), config, say))
+    if not counts:
+        what = "word that can be a piece" if config.kind == "word" else "visible character"
+        raise DataError(f"The tokenizer has nothing to learn from: the training text holds no {what}.")
     writer = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             # Each line once, with its count: the search for repeated substrings is quadratic in repeated lines.
-            sentence_iterator=(f"{line}\t{count}" for line, count in Counter(sample).items()),
+            sentence_iterator=(f"{line}\t{count}" for line, count in counts.items()),
             input_format="tsv",
             model_writer=writer,
             model_type=config.kind,
             vocab_size=config.vocabulary,
             hard_vocab_limit=False,
             character_coverage=1.0,
-            byte_fallback=config.byte_fallback,
+            byte_fallback=config.spells_bytes,
             normalization_rule_name=config.normalization,
             pad_id=PAD,
             unk_id=UNK,
@@ -60,7 +68,10 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, sa
     except RuntimeError as error:
         raise DataError(f"The tokenizer cannot learn from this text: sentencepiece says: {error}") from None
     model = writer.getvalue()
-    size = Tokenizer(model).size
+    tokenizer = Tokenizer(model)
+    if config.kind == "word":
+        _say_unknown_words(words, tokenizer, config, say)
+    size = tokenizer.size
     if size < config.vocabulary:
         say(f"The vocabulary has {size:,} pieces, not {config.vocabulary:,}: the training text yields no more.")
     return model
@@ -75,13 +86,18 @@ class Tokenizer:
             processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
             self.size: int = processor.get_piece_size()
             self._pieces: list[str] = [processor.id_to_piece(index) for index in range(self.size)]
+            # Every kind but "word" has a piece for the space alone, because every line starts with one.
+            self._whole_words = SPACE not in self._pieces
             self._bytes = [_bytes_of(processor, index, piece) for index, piece in enumerate(self._pieces)]
+            if self._whole_words:
+                self._bytes[UNK] = b" " + self._bytes[UNK]  # an unknown word is a word
             special = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         except (RuntimeError, ValueError, IndexError) as error:
             raise RunError(f"not a sentencepiece model: {error or 'empty'}") from None
         if special != (PAD, UNK, BOS, EOS):
             raise RunError(f"pad, unk, bos and eos must be the pieces 0, 1, 2, 3, not {special}")
         self._processor = processor
+        self._index = {piece: index for index, piece in enumerate(self._pieces)} if self._whole_words else {}
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -94,27 +110,37 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The pieces of a text, without start and end symbols."""
-        ids: list[int] = self._processor.encode(tidy(text))
-        return ids
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """The pieces of many texts, faster than one by one."""
-        ids: list[list[int]] = self._processor.encode([tidy(text) for text in texts])
+        clean = [tidy(text) for text in texts]
+        if self._whole_words:
+            return [self._word_ids(line) for line in self._processor.normalize([_spaced(text) for text in clean])]
+        ids: list[list[int]] = self._processor.encode(clean)
         return ids
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and for each the index of the word it lies in, or -1."""
         clean = tidy(text)
-        mapping: dict[str, Any] = self._processor.encode(clean, return_type="offset_mapping")
         word_at = list(_words_at(text))
+        if self._whole_words:
+            line, places = self._processor.normalize(_spaced(clean), with_offsets=True)
+            ends = [match.end() for match in _VISIBLE.finditer(line)]
+            return self._word_ids(line), [word_at[places[end - 1]] for end in ends]
+        mapping: dict[str, Any] = self._processor.encode(clean, return_type="offset_mapping")
         words = []
         for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True):
-            if begin == end and piece.strip(_SPACE):
+            if begin == end and piece.strip(SPACE):
                 end += 1  # all bytes of a character but the last have an empty span in front of it
             # The last character decides: a piece starts with the spaces in front of it, no-break spaces among them.
             places = reversed(range(begin, min(end, len(text))))
             words.append(next((word_at[place] for place in places if clean[place] != " "), -1))
         return mapping["ids"], words
+
+    def _word_ids(self, line: str) -> list[int]:
+        """One piece for each word: sentencepiece itself makes one unknown piece of several unknown words in a row."""
+        return [self._index.get(SPACE + word, UNK) for word in _VISIBLE.findall(line)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the pieces on one line: no control characters, words one space apart."""
@@ -148,7 +174,12 @@ def _bytes_of(processor: Any, index: int, piece: str) -> bytes:
         return _UNKNOWN.encode()
     if processor.is_control(index):
         return b""
-    return piece.replace(_SPACE, " ").encode()
+    return piece.replace(SPACE, " ").encode()
+
+
+def _spaced(text: str) -> str:
+    """A text in which sentencepiece's mark of a space is one, as the other kinds read it."""
+    return text.replace(SPACE, " ")
 
 
 def _words_at(text: str) -> Iterator[int]:
@@ -191,9 +222,31 @@ def _sample(lines: Iterator[str], seed: int) -> list[str]:
     return sample
 
 
+def _count_words(lines: Iterable[str], config: TokenizerConfig) -> Counter[str]:
+    normalizer = sentencepiece.SentencePieceNormalizer(rule_name=config.normalization)
+    counts = Counter[str]()
+    for line in lines:
+        counts.update(word for word in normalizer.normalize(_spaced(tidy(line))).split(" ") if word)
+    return counts
+
+
+def _say_unknown_words(
+    words: Counter[str], tokenizer: Tokenizer, config: TokenizerConfig, say: Callable[[str], None]
+) -> None:
+    known = [words[piece.removeprefix(SPACE)] for piece in tokenizer.pieces(range(_NUM_SPECIAL, tokenizer.size))]
+    if len(known) == len(words):
+        return
+    more = " A larger tokenizer.vocabulary has room for more." if tokenizer.size == config.vocabulary else ""
+    say(
+        f"The text has {len(words):,} different words; {len(known):,} of them ({sum(known) / words.total():.2%} of the "
+        f"text) become pieces, the others are unknown.{more}"
+    )
+
+
 def _without_rare_characters(sample: list[str], config: TokenizerConfig, say: Callable[[str], None]) -> list[str]:
     """Blank out the rarest characters where one piece for each would take more than half of the vocabulary.
 
+    Where the pieces are characters, they may take all of it but the piece of the space.
     sentencepiece's own coverage cannot go below 98 %, which is too much for a large alphabet in a small vocabulary.
     """
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=config.normalization)
@@ -201,12 +254,16 @@ def _without_rare_characters(sample: list[str], config: TokenizerConfig, say: Ca
     counts = Counter[str]()
     for line in normalized:
         counts.update(line)
-    most = (config.vocabulary - 4 - _NUM_BYTES * config.byte_fallback) // 2
+    room = config.vocabulary - _NUM_SPECIAL - _NUM_BYTES * config.spells_bytes
+    most = room // 2
+    if config.kind == "char":
+        del counts[" "], counts[SPACE]  # it has a piece however rare it is
+        most = room - 1
     if len(counts) <= most:
         return sample
     frequent = counts.most_common(most)
     covered = sum(count for _, count in frequent) / counts.total()
-    rest = "spelt as bytes" if config.byte_fallback else "unknown"
+    rest = "spelt as bytes" if config.spells_bytes else "unknown"
     say(
         f"The text has {len(counts):,} different characters; the {most:,} most frequent ({covered:.2%} of the text) "
         f"become pieces, the others are {rest}. A larger tokenizer.vocabulary has room for more."

@@ -18,6 +18,7 @@ from translate.evaluation.evaluate import read_pairs, split_files
 from translate.models.seq2seq import Seq2Seq
 from translate.text.corpus import Corpus, find_corpus, parallel_files, tidy
 from translate.text.tokenizer import Tokenizer, train_tokenizer
+from translate.text.vectors import Vector, read_vectors
 
 Say = Callable[[str], None]
 Split = Literal["train", "valid", "test"]
@@ -85,7 +86,9 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
 
 
 def _check_start(config: Config, source: Tokenizer, target: Tokenizer) -> None:
-    """Refuse a run to start from that does not fit, before there is a run that a second try would find in its way."""
+    """Refuse what a run cannot start from, before there is a run that a second try would find in its way."""
+    for _ in start_vectors(config, source, target):
+        pass
     if config.train.init_from is None:
         return
     if config.model.embedding.tied == "three" and source.model != target.model:
@@ -95,8 +98,25 @@ def _check_start(config: Config, source: Tokenizer, target: Tokenizer) -> None:
         )
     weights = Run.open(Path(config.train.init_from)).best().weights()
     with torch.device("meta"):
-        shapes = Seq2Seq(config.model, source.size, target.size)
+        shapes = Seq2Seq(config.model, source.size, target.size, config.data.max_length)
     check_fit(shapes, weights, where=config.train.init_from)
+
+
+def start_vectors(config: Config, source: Tokenizer, target: Tokenizer) -> Iterator[tuple[str, str, dict[int, Vector]]]:
+    """Side, file and vectors of each file of word vectors that the configuration names, the source's first."""
+    files = {"source": config.train.source_embeddings, "target": config.train.target_embeddings}
+    for (side, file), tokenizer in zip(files.items(), (source, target), strict=True):
+        if file is None:
+            continue
+        setting = f"train.{side}_embeddings"
+        if not Path(file).is_file():
+            what = "is not a file" if Path(file).exists() else "no such file"
+            raise ConfigError(f"{setting}: {file}: {what}. Give a text file of word vectors, or leave the setting out.")
+        pieces = tokenizer.pieces(range(tokenizer.size))
+        try:
+            yield side, file, read_vectors(Path(file), pieces, config.model.embedding.width)
+        except DataError as error:
+            raise ConfigError(f"{setting}: {error}") from None
 
 
 def _note_of(corpus: Corpus) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from translate.checkpoint import Run
 from translate.config import Config
+from translate.training.extra_losses import RewardScale
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Progress:
     window: dict[str, float] = field(default_factory=dict)
     """Sums since the last line of metrics.jsonl."""
     scaler: dict[str, Any] = field(default_factory=dict)
+    rewards: RewardScale = field(default_factory=RewardScale)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -22,8 +23,9 @@ from translate.decoding.translator import Translation, Translator
 from translate.errors import NumericalError, RunError, Stopped
 from translate.evaluation.metrics import quick_scores
 from translate.models.seq2seq import Seq2Seq
-from translate.training.averaging import average_weights
-from translate.training.job import Job
+from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
+from translate.training.extra_losses import RewardScale, extra_losses
+from translate.training.job import Job, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
 from translate.training.optim import build_optimizer, learning_rate, optimizer_tensors, restore_optimizer
@@ -51,9 +53,12 @@ class Trainer:
         self.precision = Precision(self.settings.precision, self.device)
         torch.set_num_threads(self.settings.threads)
         torch.manual_seed(self.settings.seed)
-        self.model = Seq2Seq(self.config.model, job.source.size, job.target.size).to(self.device)
+        self.model = Seq2Seq(self.config.model, job.source.size, job.target.size, self.config.data.max_length).to(
+            self.device
+        )
         self.optimizer = build_optimizer(self.model, self.settings)
         self.progress = Progress()
+        self.ema: MovingAverage | None = None
         self.saved: int | None = None  # the update whose checkpoint this process has written or read
         greedily = self.config.search.model_copy(update={"beam": 1})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
@@ -138,10 +143,9 @@ class Trainer:
         loss = torch.zeros((), device=self.device)
         for index, batch in enumerate(batches):
             torch.manual_seed(_mixed_seed(self.settings.seed, self.progress.step, index))
-            smoothed, _ = self._batch_loss(batch.to(self.device), ratio)
-            scaled = smoothed / num_tokens
-            self.precision.scaler.scale(scaled).backward()
-            loss += scaled.detach()
+            smoothed, extra = self._batch_loss(batch.to(self.device), ratio)
+            self.precision.scaler.scale((smoothed + extra) / num_tokens).backward()
+            loss += smoothed.detach() / num_tokens
         self.precision.scaler.unscale_(self.optimizer)
         limit = self.settings.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
@@ -154,22 +158,25 @@ class Trainer:
         self.precision.scaler.step(self.optimizer)
         self.precision.scaler.update()
         self.progress.step += 1
+        if self.ema is not None and not self.progress.skipped_in_a_row:
+            self.ema.update(self.progress.step - self.progress.skipped)
         self.progress.epoch, self.progress.position = stream.epoch, stream.position
         self._record(value, norm, rate, ratio, num_tokens, time.monotonic() - began)
 
-    def _batch_loss(self, batch: Batch, ratio: float, smoothing: float | None = None) -> tuple[Tensor, Tensor]:
-        """The summed loss and negative log likelihood of a batch; the fast path where all tokens are the reference."""
-        if smoothing is None:
-            smoothing = self.settings.label_smoothing
+    def _batch_loss(self, batch: Batch, ratio: float) -> tuple[Tensor, Tensor]:
+        """The summed loss of a batch and what is learnt besides; the fast path where all tokens are the reference."""
         with self.precision.autocast():
+            source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, self._share())
             if ratio >= 1.0:
-                decoded, source = self.model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
+                decoded = self.model.decoder(batch.tgt_in, source)
             else:
-                source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths)
                 forcing = self.settings.teacher_forcing
                 decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, forcing, torch.default_generator)
-            loss, nll = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
-            return sum(decoded.extra_losses.values(), loss), nll
+            smoothing = self.settings.label_smoothing
+            loss = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
+            attention = self.config.model.attention
+            extra = extra_losses(decoded, loss.gold, batch.tgt_valid, attention, self.progress.rewards)
+            return loss.smoothed, sum(extra.values(), torch.zeros_like(loss.smoothed))
 
     def _set_learning_rate(self) -> float:
         rate = learning_rate(self.settings, self.progress.step, self._share(), self.progress.reductions)
@@ -244,7 +251,8 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         try:
-            scores, translations = self._scores()
+            with nullcontext() if self.ema is None else self.ema.in_place():
+                scores, translations = self._scores()
         except _Interrupted:
             return  # the loop saves and stops; the resumed run validates first
         progress = self.progress
@@ -278,8 +286,10 @@ class Trainer:
         longest = np.maximum(valid.src_lengths, valid.tgt_lengths)
         total, num_tokens = 0.0, 0
         for rows in token_batches(longest, self.settings.batch_tokens, np.argsort(longest, kind="stable")):
-            batch = collate(valid, rows)
-            total += float(self._batch_loss(batch.to(self.device), ratio=1.0, smoothing=0.0)[1])
+            batch = collate(valid, rows).to(self.device)
+            with self.precision.autocast():
+                decoded, source = self.model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
+                total += float(sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, 0.0).nll)
             num_tokens += batch.num_tokens
             self._interrupt_if_asked()
         return total / num_tokens
@@ -321,6 +331,10 @@ class Trainer:
         state = {**asdict(progress), "seconds": self._seconds()}
         weights = _weights(self.model)
         tensors = optimizer_tensors(self.optimizer, self.model)
+        if self.ema is not None:  # whoever loads the model gets the average; only training asks for what is behind it
+            tensors |= named_raw(weights)
+            with self.ema.in_place():
+                weights = _weights(self.model)
         checkpoint = self.run.save(f"step-{progress.step:08d}", weights, tensors, state)
         self.saved = progress.step
         self.run.point("last", checkpoint)
@@ -380,11 +394,18 @@ class Trainer:
         checkpoint = self.run.latest()
         if checkpoint is None:
             self._start_from_other_run()
+            self._start_from_vectors()
+            self._start_average()
             return
         weights = checkpoint.weights()
         check_fit(self.model, weights, where=str(checkpoint.path))
         fill(self.model, weights)
-        restore_optimizer(self.optimizer, self.model, checkpoint.optimizer())
+        self._start_average()
+        raw, tensors = split_raw(checkpoint.optimizer())
+        if self.ema is not None:
+            check_fit(self.model, raw, where=str(checkpoint.path))
+            fill(self.model, raw)
+        restore_optimizer(self.optimizer, self.model, tensors)
         state = checkpoint.state()
         known = {item.name for item in fields(Progress)}
         try:
@@ -392,6 +413,7 @@ class Trainer:
         except TypeError as error:
             raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
         self.progress.history = [(name, score) for name, score in self.progress.history]
+        self.progress.rewards = RewardScale(**state.get("rewards", {}))
         end = read_end(self.run)
         if end is not None and end.step == self.progress.step:  # a kept average is better than any checkpoint so far
             self.progress.best_name, self.progress.best_score = end.best_name, end.best_score
@@ -408,6 +430,19 @@ class Trainer:
         check_fit(self.model, weights, where=str(other.path))
         fill(self.model, weights)
         self.reporter.say(f"Starting from the weights of {other.path}.")
+
+    def _start_from_vectors(self) -> None:
+        tables = {"source": self.model.src_embed.table, "target": self.model.decoder.embed.table}
+        for side, file, vectors in start_vectors(self.config, self.job.source, self.job.target):
+            table = tables[side]
+            with torch.no_grad():
+                for index, vector in vectors.items():
+                    table.weight[index] = torch.from_numpy(vector)
+            self.reporter.say(f"{side} embeddings: {len(vectors):,} of {len(table.weight):,} pieces found in {file}")
+
+    def _start_average(self) -> None:
+        if self.settings.ema:
+            self.ema = MovingAverage(self.model, self.settings.ema)
 
     def _say_start(self) -> None:
         config = self.config

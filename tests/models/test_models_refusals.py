@@ -1,0 +1,174 @@
+"""What has no meaning is refused, with the reason and the setting to change; what is accepted can be built."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import NamedTuple
+
+import pytest
+import torch
+from covering import Row, configure, is_legal
+from pydantic import ValidationError
+from small_models import build, make_inputs, run
+
+import translate.config
+from translate.config import AttentionConfig, EncoderConfig, ModelConfig, Section
+
+
+class Refusal(NamedTuple):
+    given: Row
+    reason: str
+    advice: str
+    mended: Row  # by following the advice
+
+
+def tutorial_with(score: str) -> Refusal:
+    return Refusal(
+        {"decoder.kind": "tutorial", "attention.score": score},
+        f"scores positions, not states: attention.score = '{score}'",
+        "use attention.score = 'location'",
+        {"attention.score": "location"},
+    )
+
+
+def uneven(score: str, name: str, part: str) -> Refusal:
+    return Refusal(
+        {"encoder.kind": "gru", "attention.score": score, "attention.heads": 2, name: 7},
+        "attention.heads = 2 does not divide",
+        f"{part} = 7",
+        {name: 6},
+    )
+
+
+REFUSALS = {
+    **{
+        f"reverse-{kind}": Refusal(
+            {"encoder.reverse": True, "encoder.kind": kind},
+            f"'{kind}' reads both ways already",
+            "use kind = 'gru' or 'lstm'",
+            {"encoder.kind": kind.removeprefix("bi")},
+        )
+        for kind in ("bigru", "bilstm")
+    },
+    "residual": Refusal(
+        {"encoder.residual": True}, "what the layer below wrote", "set layers >= 2", {"encoder.layers": 2}
+    ),
+    "per-feature-heads": Refusal(
+        {"attention.per_feature": True, "attention.heads": 2},
+        "every dimension a head of its own",
+        "set heads = 1",
+        {"attention.heads": 1},
+    ),
+    "per-feature-location": Refusal(
+        {"attention.per_feature": True, "attention.score": "location"},
+        "a matrix of positions for every dimension",
+        "use another score",
+        {"attention.score": "static"},
+    ),
+    "per-feature-reinforce": Refusal(
+        {"attention.per_feature": True, "attention.selection": "hard_reinforce"},
+        "which one reward cannot teach",
+        "use 'soft', 'sparsemax' or 'hard_gumbel'",
+        {"attention.selection": "hard_gumbel"},
+    ),
+    **{
+        f"hybrid-{selection}": Refusal(
+            {"attention.scope": "hybrid", "attention.selection": selection},
+            f"blends two looks, selection = '{selection}' takes one position",
+            "use 'soft' or 'sparsemax', or another scope",
+            {"attention.selection": "sparsemax"},
+        )
+        for selection in ("hard_gumbel", "hard_reinforce")
+    },
+    "static-hops": Refusal(
+        {"attention.score": "static", "attention.hops": 2},
+        "another query, which score = 'static' does not hear",
+        "set hops = 1",
+        {"attention.hops": 1},
+    ),
+    "tutorial-additive": tutorial_with("additive"),
+    "tutorial-static": tutorial_with("static"),
+    "plain-zero": Refusal(
+        {"decoder.kind": "plain", "encoder.summary": "zero"},
+        "knows the source by its summary alone",
+        "use 'last', 'mean' or 'attention'",
+        {"encoder.summary": "mean"},
+    ),
+    "plain-copy": Refusal(
+        {"decoder.kind": "plain", "decoder.copy": True},
+        "decoder.copy = true copies what attention points to",
+        "decoder.kind = 'plain' has none",
+        {"decoder.copy": False},
+    ),
+    "plain-self-attention": Refusal(
+        {"decoder.kind": "plain", "encoder.self_attention": True},
+        "works on the memory, which decoder.kind = 'plain' does not read",
+        "use encoder.summary = 'mean' or 'attention', or another decoder",
+        {"encoder.summary": "mean"},
+    ),
+    "heads-memory": uneven("linear", "encoder.width", "the memory (encoder.width × directions)"),
+    "heads-additive": uneven("additive", "attention.width", "attention.width"),
+    **{
+        f"heads-{score}": uneven(score, "decoder.width", "decoder.width")
+        for score in ("dot", "scaled_dot", "general", "dual", "cosine")
+    },
+}
+
+
+def refuse(given: Row) -> ValueError:
+    """The one error that these settings raise, as it was raised."""
+    with pytest.raises(ValidationError) as caught:
+        configure(given)
+    (problem,) = caught.value.errors()
+    error = problem["ctx"]["error"]
+    assert isinstance(error, ValueError)
+    return error
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
+def test_what_has_no_meaning_is_refused(refusal: Refusal) -> None:
+    message = str(refuse(refusal.given))
+    assert refusal.reason in message
+    assert refusal.advice in message
+    configure({**refusal.given, **refusal.mended})
+
+
+def lines_that_raise(*sections: type[Section]) -> set[int]:
+    """Where in translate/config.py these sections refuse something."""
+    found = set()
+    for section in sections:
+        source, begin = inspect.getsourcelines(section)
+        found |= {begin + n.lineno - 1 for n in ast.walk(ast.parse("".join(source))) if isinstance(n, ast.Raise)}
+    return found
+
+
+def test_every_refusal_is_read_here() -> None:
+    """By the line that raises it, so that a new one shows up."""
+    hit = set()
+    for refusal in REFUSALS.values():
+        trace = refuse(refusal.given).__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == translate.config.__file__:
+                last = trace.tb_lineno
+            trace = trace.tb_next
+        hit.add(last)
+    assert hit == lines_that_raise(EncoderConfig, AttentionConfig, ModelConfig)
+
+
+ODD = {"encoder.kind": "gru", "encoder.width": 7, "attention.width": 9, "decoder.width": 11}
+
+
+@pytest.mark.parametrize("name", ["encoder.width", "attention.width", "decoder.width", "none"])
+@pytest.mark.parametrize("score", ["additive", "general", "dot", "scaled_dot", "linear", "dual", "cosine", "location", "static"])
+@torch.no_grad()
+def test_heads_that_are_accepted_can_be_built(score: str, name: str) -> None:
+    """With one width that two heads do not divide: either this is said, or it plays no part."""
+    row = {"encoder.kind": "gru", "attention.score": score, "attention.heads": 2}
+    row |= {name: ODD[name]} if name != "none" else {}
+    divided = {"additive": {"encoder.width", "attention.width"}, "dual": {"decoder.width"}}
+    divided |= dict.fromkeys(("general", "dot", "scaled_dot", "cosine"), {"encoder.width", "decoder.width"})
+    assert is_legal(row) == (name not in divided.get(score, {"encoder.width"}))
+    if is_legal(row):
+        decoded, _ = run(build(configure(row)), make_inputs())
+        assert decoded.features.isfinite().all()
