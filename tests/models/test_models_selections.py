@@ -183,7 +183,7 @@ def test_hard_reinforce_notes_what_was_drawn() -> None:
         ("choice", "entropy", "baseline"), (BATCH, STEPS)
     )
     assert isinstance(selection, HardReinforce)
-    weight, bias = selection.baseline.weight[0].detach().numpy(), float(selection.baseline.bias)
+    weight, bias = selection.baseline.weight[0].detach().numpy(), selection.baseline.bias.item()
     for b, t in np.ndindex(BATCH, STEPS):
         choice, entropy = 0.0, 0.0
         for g in range(GROUPS):

@@ -66,8 +66,21 @@ def check_counts(num_hypotheses: int, num_references: int) -> None:
         raise DataError("There is nothing to score: no sentence was given.")
 
 
+def _give_floats(metric: Any) -> None:
+    """Some resamples of a hopeless corpus score numpy's float32, others float, and sacreBLEU 2.6 cannot mean both."""
+    compute = metric._compute_score_from_stats
+
+    def as_float(stats: Any) -> Any:
+        result = compute(stats)
+        result.score = float(result.score)
+        return result
+
+    metric._compute_score_from_stats = as_float
+
+
 def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     resamples = RESAMPLES if len(hypotheses) > 1 else 1  # one sentence cannot be drawn differently
+    _give_floats(metric)
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples)
     mean, half = float(getattr(result, "_mean", -1.0)), float(getattr(result, "_ci", -1.0))
     if half < 0:
