@@ -1,54 +1,54 @@
-"""Our recurrent loops against torch.nn.GRU with the same weights, values and gradients."""
+"""Our recurrent layers against torch's own with the same weights, and against plain loops where torch has none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
+from small_models import check_close, sample, shake
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from translate.config import EncoderConfig
-from translate.models.encoders import ENCODERS, Encoder
-from translate.models.recurrence import GRUStack
+from translate.models.recurrence import CELLS, Hidden, Layer, Stack
 
 BATCH, STEPS, INPUT, EXTRA, WIDTH = 3, 4, 5, 6, 7
-NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-LENGTHS = torch.tensor([4, 9, 1, 6])
+TORCH: dict[str, Any] = {"gru": nn.GRU, "lstm": nn.LSTM}
+every_cell = pytest.mark.parametrize("cell", CELLS)
 
 
-def sample(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+def make_stack(cell: str, extra: int, layers: int, norm: bool = False, dropout: float = 0.3) -> Stack:
+    return shake(Stack(INPUT, extra, WIDTH, layers, dropout, cell, norm).double().eval())
 
 
-def make_stack(extra: int, layers: int) -> tuple[GRUStack, nn.GRU]:
-    """A stack, and torch's GRU with its weights."""
-    torch.manual_seed(0)
-    stack = GRUStack(INPUT, extra, WIDTH, layers, dropout=0.3).double().eval()
-    reference = nn.GRU(INPUT + extra, WIDTH, layers, batch_first=True).double()
+def layers_of(stack: Stack) -> list[Layer]:
+    return [layer for layer in stack.layers if isinstance(layer, Layer)]
+
+
+def weights_of(stack: Stack) -> list[Tensor]:
+    """In the order of torch's own: for each layer weight_ih, weight_hh, bias_ih, bias_hh."""
+    return [weight for layer in layers_of(stack) for weight in layer.torch_weights()]
+
+
+def make_reference(stack: Stack, cell: str, extra: int) -> nn.RNNBase:
+    """torch's stack with the same weights."""
+    reference = TORCH[cell](INPUT + extra, WIDTH, stack.num_layers, batch_first=True).double()
     with torch.no_grad():
-        for theirs, ours in zip(reference.parameters(), stack.torch_weights(), strict=True):
+        for theirs, ours in zip(reference.parameters(), weights_of(stack), strict=True):
             theirs.copy_(ours)
-    return stack, reference
+    assert isinstance(reference, nn.RNNBase)
+    return reference
 
 
-def by_layer(stack: GRUStack, of_parameter: dict[Tensor, Tensor]) -> list[Tensor]:
-    """Gradients in torch's order, the two halves of the first matrix as one."""
-    halves = [stack.input.weight] + ([stack.extra.weight] if stack.extra is not None else [])
-    first = torch.cat([of_parameter[half] for half in halves], dim=1)
-    others = [stack.recurrent.weight, stack.input.bias, stack.recurrent.bias, *stack.upper.parameters()]
-    return [first, *(of_parameter[parameter] for parameter in others)]
-
-
-def step_through(stack: GRUStack, inputs: Tensor, extra: Tensor, hidden: tuple[Tensor, ...]) -> list[Tensor]:
-    """The states of all layers after every step, as L tensors (B, T, H)."""
+def step_through(
+    stack: Stack, inputs: Tensor, extra: Tensor, hidden: Hidden, masks: Hidden = ()
+) -> tuple[list[Tensor], Hidden]:
+    """The states of all layers after every step, as L tensors (B, T, H), and the last state."""
     history = []
     for t in range(inputs.size(1)):
-        hidden = stack.step(stack.hoist(inputs[:, t]), extra[:, t], hidden)
-        history.append(hidden)
-    return [torch.stack(layer, dim=1) for layer in zip(*history, strict=True)]
+        hidden = stack.step(stack.hoist(inputs[:, t]), extra[:, t], hidden, masks)
+        history.append(hidden[: stack.num_layers])
+    return [torch.stack(layer, dim=1) for layer in zip(*history, strict=True)], hidden
 
 
 def gradients(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -56,92 +56,231 @@ def gradients(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(leaves), materialize_grads=True))
 
 
-def check_close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("extra_width", [0, EXTRA])
 @pytest.mark.parametrize("path", ["step", "unroll"])
-def test_a_stack_is_torchs_gru(path: str, extra_width: int, layers: int) -> None:
-    stack, reference = make_stack(extra_width, layers)
+@every_cell
+def test_a_stack_is_torchs_own(cell: str, path: str, extra_width: int, layers: int) -> None:
+    stack = make_stack(cell, extra_width, layers)
+    reference = make_reference(stack, cell, extra_width)
     inputs = sample(BATCH, STEPS, INPUT, seed=1).requires_grad_()
     extra = sample(BATCH, STEPS, extra_width, seed=2).requires_grad_()
-    start = sample(layers, BATCH, WIDTH, seed=3).requires_grad_()
+    start = sample(CELLS[cell].states * layers, BATCH, WIDTH, seed=3).requires_grad_()
+    assert stack.num_tensors == len(start)
+    theirs = start if cell == "gru" else (start[:layers], start[layers:])
+    expected, final = reference(torch.cat([inputs, extra], dim=-1), theirs)
     if path == "step":
-        all_layers = step_through(stack, inputs, extra, tuple(start))
-        top = all_layers[-1]
-        assert stack.num_layers == layers
+        every, last = step_through(stack, inputs, extra, tuple(start))
+        top = every[-1]
+        check_close(torch.stack(last), final if cell == "gru" else torch.cat(final))
+        check_close(stack.top(last), expected[:, -1])
     else:
         top = stack.unroll(torch.cat([inputs, extra], dim=-1), tuple(start))
-    expected, final = reference(torch.cat([inputs, extra], dim=-1), start)
     assert top.shape == (BATCH, STEPS, WIDTH)
     check_close(top, expected)
-    if path == "step":
-        for layer, states in enumerate(all_layers):
-            check_close(states[:, -1], final[layer])
-    direction = sample(*top.shape, seed=4)
-    given, parameters = [inputs, extra, start], list(stack.parameters())
-    found = gradients((top * direction).sum(), [*given, *parameters])
+    direction, given = sample(*top.shape, seed=4), [inputs, extra, start]
+    ours = list(stack.parameters())
+    found = gradients((top * direction).sum(), [*given, *ours])
     wanted = gradients((expected * direction).sum(), [*given, *reference.parameters()])
-    ours = by_layer(stack, dict(zip(parameters, found[3:], strict=True)))
-    for one, other in zip([*found[:3], *ours], wanted, strict=True):
+    of_parameter = dict(zip(ours, found[3:], strict=True))
+    for one, other in zip([*found[:3], *in_torchs_order(stack, of_parameter)], wanted, strict=True):
         check_close(one, other)
 
 
-def test_hoisting_all_steps_is_hoisting_each() -> None:
-    stack, _ = make_stack(EXTRA, 2)
-    inputs = sample(BATCH, STEPS, INPUT, seed=1)
-    assert stack.hoist(inputs).shape == (BATCH, STEPS, 3 * WIDTH)
+def in_torchs_order(stack: Stack, of_parameter: dict[Tensor, Tensor]) -> list[Tensor]:
+    """Gradients of our parameters; the two parts of an input matrix are one."""
+    ordered = []
+    for layer in layers_of(stack):
+        parts = [layer.input.weight] + ([layer.extra.weight] if layer.extra is not None else [])
+        ordered.append(torch.cat([of_parameter[part] for part in parts], dim=1))
+        ordered += [of_parameter[p] for p in (layer.recurrent.weight, layer.input.bias, layer.recurrent.bias)]
+    return ordered
+
+
+# -- plain loops -------------------------------------------------------------------------------------------------------
+
+
+def plain_step(layer: Layer, inputs: Tensor, hidden: Hidden, mask: Tensor | None = None) -> Hidden:
+    """One step as the equations have it: Ba et al. 2016, eq. 20-22, with cuDNN's place of the reset gate."""
+    weight_ih, weight_hh, bias_ih, bias_hh = layer.torch_weights()
+    past = hidden[0] if mask is None else hidden[0] * mask
+    from_input, from_past = inputs @ weight_ih.T + bias_ih, past @ weight_hh.T + bias_hh
+    if layer.input_norm is not None and layer.recurrent_norm is not None:
+        from_input, from_past = normalise(from_input, layer.input_norm), normalise(from_past, layer.recurrent_norm)
+    if layer.kind == "gru":
+        (ri, zi, ni), (rh, zh, nh) = from_input.chunk(3, dim=1), from_past.chunk(3, dim=1)
+        r, z = torch.sigmoid(ri + rh), torch.sigmoid(zi + zh)
+        return ((1 - z) * torch.tanh(ni + r * nh) + z * hidden[0],)
+    i, f, g, o = (from_input + from_past).chunk(4, dim=1)
+    cell = torch.sigmoid(f) * hidden[1] + torch.sigmoid(i) * torch.tanh(g)
+    seen = cell if layer.cell_norm is None else normalise(cell, layer.cell_norm)
+    return torch.sigmoid(o) * torch.tanh(seen), cell
+
+
+def normalise(values: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """g (x − mean) / deviation + b, the mean and the deviation those of a row."""
+    mean, variance = values.mean(dim=1, keepdim=True), values.var(dim=1, keepdim=True, correction=0)
+    return norm.weight * (values - mean) / torch.sqrt(variance + norm.eps) + norm.bias
+
+
+def plain_loop(stack: Stack, inputs: Tensor, hidden: Hidden, masks: Hidden = ()) -> Tensor:
+    """Layer after layer, each with masks for its recurrence and for what it reads: the top states (B, T, H)."""
+    count, states = stack.num_layers, inputs
+    for index, layer in enumerate(layers_of(stack)):
+        if masks and index:
+            states = states * masks[count + index - 1].unsqueeze(1)
+        own, outputs = hidden[index::count], []
+        for t in range(states.size(1)):
+            own = plain_step(layer, states[:, t], own, masks[index] if masks else None)
+            outputs.append(own[0])
+        states = torch.stack(outputs, dim=1)
+    return states
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("layers", [1, 2])
+@every_cell
+def test_both_paths_are_the_plain_loop(cell: str, layers: int, norm: bool, masked: bool) -> None:
+    """With and without layer norm and variational masks, values and gradients."""
+    stack = make_stack(cell, EXTRA, layers, norm, dropout=0.5)
+    inputs = sample(BATCH, STEPS, INPUT, seed=1).requires_grad_()
+    extra = sample(BATCH, STEPS, EXTRA, seed=2).requires_grad_()
+    start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+    torch.manual_seed(7)
+    masks = stack.train().masks(inputs) if masked else ()
+    stack.eval()
+    both = torch.cat([inputs, extra], dim=-1)
+    expected = plain_loop(stack, both, start, masks)
+    leaves = [inputs, extra, *stack.parameters()]
+    direction = sample(*expected.shape, seed=4)
+    wanted = gradients((expected * direction).sum(), leaves)
+    for found in (stack.unroll(both, start, masks), step_through(stack, inputs, extra, start, masks)[0][-1]):
+        check_close(found, expected)
+        for one, other in zip(gradients((found * direction).sum(), leaves), wanted, strict=True):
+            check_close(one, other)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@every_cell
+def test_unrolling_has_the_right_gradient(cell: str, norm: bool) -> None:
+    layer = shake(Layer(2, 0, 3, cell, norm).double())
+    start = sample(CELLS[cell].states, 2, 3, seed=3).requires_grad_()
+    inputs = sample(2, 3, 2, seed=1).requires_grad_()
+
+    def unroll(inputs: Tensor, start: Tensor, *_: Tensor) -> Tensor:
+        return layer.unroll(inputs, tuple(start))
+
+    assert torch.autograd.gradcheck(unroll, (inputs, start, *layer.parameters()))
+
+
+@every_cell
+def test_only_what_needs_the_loop_takes_it(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for name in ("_fused", "_advance"):
+        method = getattr(Layer, name)
+        monkeypatch.setattr(
+            Layer, name, lambda *given, name=name, method=method: (calls.append(name), method(*given))[1]
+        )
+    inputs, mask = sample(BATCH, STEPS, INPUT, seed=1), torch.ones(BATCH, WIDTH, dtype=torch.float64)
+    for norm, given in ((False, None), (False, mask), (True, None)):
+        calls.clear()
+        layer = shake(Layer(INPUT, 0, WIDTH, cell, norm).double())
+        layer.unroll(inputs, layer.zeros(inputs), given)
+        assert calls == (["_fused"] if not norm and given is None else ["_advance"] * STEPS)
+
+
+@every_cell
+def test_hoisting_all_steps_is_hoisting_each(cell: str) -> None:
+    stack, inputs = make_stack(cell, EXTRA, 2), sample(BATCH, STEPS, INPUT, seed=1)
+    assert stack.hoist(inputs).shape == (BATCH, STEPS, CELLS[cell].gates * WIDTH)
     for t in range(STEPS):
         check_close(stack.hoist(inputs)[:, t], stack.hoist(inputs[:, t]))
 
 
-def test_dropout_sits_between_layers_only() -> None:
+@every_cell
+def test_a_state_before_the_first_step_is_nil(cell: str) -> None:
+    zeros = Layer(INPUT, 0, WIDTH, cell, norm=False).zeros(sample(BATCH, STEPS, INPUT))
+    assert len(zeros) == CELLS[cell].states
+    assert all(part.shape == (BATCH, WIDTH) and not part.any() for part in zeros)
+
+
+# -- dropout -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["step", "unroll"])
+@every_cell
+def test_dropout_sits_between_layers_only(cell: str, path: str) -> None:
     """The top state is the query and goes on undisturbed; a single layer has nothing to drop."""
     inputs, extra = sample(BATCH, STEPS, INPUT, seed=1), sample(BATCH, STEPS, EXTRA, seed=2)
     for layers, differs in ((1, False), (2, True)):
-        stack, _ = make_stack(EXTRA, layers)
-        start = tuple(sample(layers, BATCH, WIDTH, seed=3))
-        still = step_through(stack, inputs, extra, start)
+        stack = make_stack(cell, EXTRA, layers)
+        start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+
+        def top(stack: Stack = stack, start: Hidden = start) -> Tensor:
+            if path == "step":
+                return step_through(stack, inputs, extra, start)[0][-1]
+            return stack.unroll(torch.cat([inputs, extra], dim=-1), start)
+
+        still = top()
         stack.train()
-        shaken = step_through(stack, inputs, extra, start)
-        check_close(shaken[0], still[0])
-        assert torch.equal(shaken[-1], still[-1]) is not differs
-
-
-def make_encoder(kind: str, layers: int) -> tuple[Encoder, nn.GRU]:
-    """An encoder, and torch's GRU with its weights."""
-    torch.manual_seed(0)
-    encoder = ENCODERS[kind](INPUT, EncoderConfig(width=WIDTH, layers=layers, dropout=0.3)).double().eval()
-    two = encoder.directions == 2
-    reference = nn.GRU(INPUT, WIDTH, layers, batch_first=True, bidirectional=two).double()
-    with torch.no_grad():
-        for own, other in zip(parameters_of(encoder), reference.parameters(), strict=True):
-            other.copy_(own)
-    return encoder, reference
-
-
-def parameters_of(encoder: Encoder) -> list[Tensor]:
-    """In the order of torch's GRU: layers, within them directions, within these weights and biases."""
-    return [getattr(gru, f"{name}_l0") for layer in encoder.layers for gru in layer for name in NAMES]  # type: ignore[union-attr]
+        assert torch.equal(top(), still) is not differs
+        lowest = step_through(stack, inputs, extra, start)[0][0]
+        check_close(lowest, step_through(stack.eval(), inputs, extra, start)[0][0])
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("kind", ["gru", "bigru"])
-def test_an_encoder_is_torchs_gru_on_packed_sentences(kind: str, layers: int) -> None:
-    encoder, reference = make_encoder(kind, layers)
-    embedded = sample(len(LENGTHS), 9, INPUT, seed=1).requires_grad_()
-    valid = torch.arange(9) < LENGTHS.unsqueeze(1)
-    memory, final = encoder(embedded, valid, LENGTHS)
-    packed = pack_padded_sequence(embedded, LENGTHS, batch_first=True, enforce_sorted=False)
-    states, last = reference(packed)
-    expected, _ = pad_packed_sequence(states, batch_first=True)  # zero at padding, as our memory is
-    check_close(memory, expected)
-    expected_final = torch.cat(list(last[-encoder.directions :]), dim=-1)
-    check_close(final, expected_final)
-    seen, ended = sample(*memory.shape, seed=2), sample(*final.shape, seed=3)
-    found = gradients((memory * seen).sum() + (final * ended).sum(), [embedded, *parameters_of(encoder)])
-    wanted = gradients((expected * seen).sum() + (expected_final * ended).sum(), [embedded, *reference.parameters()])
-    for one, other in zip(found, wanted, strict=True):
-        check_close(one, other)
+@every_cell
+def test_variational_masks_are_drawn_for_each_sentence(cell: str, layers: int) -> None:
+    """One for the recurrence of each layer and one for what each but the first reads; none in evaluation."""
+    stack, like = make_stack(cell, 0, layers, dropout=0.25), sample(40, STEPS, INPUT)
+    assert stack.masks(like) == ()
+    assert make_stack(cell, 0, layers, dropout=0.0).train().masks(like) == ()
+    torch.manual_seed(8)
+    masks = stack.train().masks(like)
+    assert len(masks) == 2 * layers - 1
+    for mask in masks:
+        assert mask.shape == (40, WIDTH)
+        assert mask.dtype == like.dtype
+        check_close(mask.unique(), torch.tensor([0.0, 1 / 0.75], dtype=torch.float64))
+        assert 0.15 < (mask == 0).double().mean() < 0.35
+    assert len({tuple(mask.flatten().tolist()) for mask in masks}) == len(masks)
+
+
+@every_cell
+def test_a_unit_that_is_dropped_is_dropped_at_every_step(cell: str) -> None:
+    """Its state changes, but at no step does the recurrence read it."""
+    stack = make_stack(cell, 0, 1, dropout=0.5).train()
+    inputs, extra = sample(BATCH, STEPS, INPUT, seed=1), sample(BATCH, STEPS, 0)
+    start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+    torch.manual_seed(9)
+    masks = stack.masks(inputs)
+    read = []
+    stack.first.recurrent.register_forward_hook(lambda module, given, found: read.append(given[0]))
+    step_through(stack, inputs, extra, start, masks)
+    assert len(read) == STEPS
+    for states in read:
+        assert torch.equal(states == 0, masks[0] == 0)
+
+
+# -- how they start ----------------------------------------------------------------------------------------------------
+
+
+@every_cell
+def test_recurrent_matrices_start_orthogonal_and_an_lstm_remembers(cell: str) -> None:
+    layer = Layer(INPUT, EXTRA, WIDTH, cell, norm=False)
+    nn.init.zeros_(layer.input.bias)
+    layer.initialise()
+    for gate in layer.recurrent.weight.detach().chunk(CELLS[cell].gates):
+        check_close(gate @ gate.T, torch.eye(WIDTH), 1e-5)
+    assert layer.extra is not None
+    for product in (layer.input, layer.extra):
+        for gate in product.weight.detach().chunk(CELLS[cell].gates):
+            assert gate.abs().max() <= (6 / (gate.size(0) + gate.size(1))) ** 0.5  # Glorot and Bengio 2010, eq. 16
+    forget = layer.input.bias.detach()
+    if cell == "lstm":
+        assert forget[WIDTH : 2 * WIDTH].tolist() == [1.0] * WIDTH
+        forget = torch.cat([forget[:WIDTH], forget[2 * WIDTH :]])
+    assert not forget.any()
+
+

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from translate.cli.options import RunArgument
-from translate.config import ModelConfig
+
+if TYPE_CHECKING:  # pydantic takes a while, and `--help` imports this file
+    from translate.config import ModelConfig
 
 
 def command(
