@@ -44,6 +44,7 @@ COMMON = (
     "train.threads=1",
     "train.device=cpu",
     "train.batch_tokens=1000",
+    "train.learning_rate=3e-3",
     "train.keep_last=1",
     "logging.every=10",
     "logging.samples=0",
