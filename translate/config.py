@@ -186,9 +186,9 @@ class AttentionConfig(Section):
                 f"scope = 'hybrid' blends two looks, selection = '{self.selection}' takes one position; "
                 "use 'soft' or 'sparsemax', or another scope"
             )
-        if self.hops > 1 and self.score == "static":
+        if self.hops > 1 and self.score in ("static", "linear"):
             raise ValueError(
-                "hops > 1 asks again with another query, which score = 'static' does not hear; set hops = 1"
+                f"hops > 1 asks again with another query, which score = '{self.score}' does not hear; set hops = 1"
             )
         return self
 
@@ -247,7 +247,10 @@ class ModelConfig(Section):
                 "use 'last', 'mean' or 'attention'"
             )
         if self.decoder.copy:
-            raise ValueError("decoder.copy = true copies what attention points to, and decoder.kind = 'plain' has none")
+            raise ValueError(
+                "decoder.copy = true copies what attention points to, and decoder.kind = 'plain' has none; "
+                "use another decoder"
+            )
         if self.encoder.self_attention and self.encoder.summary == "last":
             raise ValueError(
                 "encoder.self_attention = true works on the memory, which decoder.kind = 'plain' does not read; "

@@ -3,8 +3,11 @@
 import itertools
 import json
 import resource
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from translate.config import DataConfig, TokenizerConfig
-from translate.data.dataset import PairDataset, prepare
+from translate.data.dataset import PairDataset, _in_order, content_key, prepare
 from translate.errors import DataError, RunError
 from translate.text.corpus import Corpus, Pair, find_corpus
 from translate.text.tokenizer import Tokenizer, train_tokenizer
@@ -136,6 +139,136 @@ def test_a_failure_leaves_no_file_and_the_old_one_alone(tmp_path: Path, tokenize
     assert list(tmp_path.iterdir()) == [path]
 
 
+def num_threads() -> int:
+    return sum(thread.name.startswith("prepare") for thread in threading.enumerate())
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("translate.data.dataset._CHUNK_PAIRS", 7)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_number_of_workers_does_not_show(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    pairs = [Pair(f"{one.source} {number}", other.target) for number in range(40) for one in PAIRS for other in PAIRS]
+    words = Tokenizer(train_tokenizer(["un deux trois"], TokenizerConfig(kind="word"), 1, lambda _: None))
+    for target in (tokenizer, words):
+        data = data_config(".", max_length=20, max_ratio=4.0)
+        arguments = (corpus_of(pairs), tokenizer, target, data)
+        reports = [prepare(*arguments, tmp_path / str(workers), "key", workers) for workers in (1, 3)]
+        assert reports[0] == reports[1]
+        assert all(reports[0].left_out.values())
+        assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+        assert PairDataset(tmp_path / "3").lines.tolist() == sorted(PairDataset(tmp_path / "3").lines.tolist())
+    assert num_threads() == 0
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        (b"good\n" * 99 + b"b\xe4d\n", r"train\.fr:100: not valid UTF-8"),
+        (b"good\n" * 99, "has 100 lines, train.fr 99:"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_stays(
+    tmp_path: Path, tokenizer: Tokenizer, damaged: bytes, message: str, workers: int
+) -> None:
+    (tmp_path / "train.en").write_bytes(b"good\n" * 100)
+    (tmp_path / "train.fr").write_bytes(damaged)
+    data = data_config(tmp_path)
+    with pytest.raises(DataError, match=message):
+        prepare(find_corpus(data, "train"), tokenizer, tokenizer, data, tmp_path / "x", workers=workers)
+    assert num_threads() == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.en", "train.fr"]
+
+
+def test_only_so_many_chunks_are_under_way() -> None:
+    asked, most = itertools.count(1), 0
+
+    def items() -> Iterator[int]:
+        nonlocal most
+        for item in range(100):
+            most = next(asked)
+            yield item
+
+    results = _in_order(lambda item: item * item, items(), workers=3)
+    for number, result in enumerate(results):
+        assert result == number * number
+        assert most - number <= 6
+        time.sleep(0.001 * (number < 20))  # a slow consumer is not run away from
+    assert most == 100
+
+
+def test_an_error_in_a_worker_reaches_the_caller_and_ends_the_others() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(_in_order(lambda item: 1 // (item - 30), iter(range(10**9)), workers=3))
+    assert num_threads() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_neither_a_process_nor_a_file(tmp_path: Path, tokenizer: Tokenizer, number: int) -> None:
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    code = """
+import itertools, sys, threading
+from pathlib import Path
+from translate.config import DataConfig
+from translate.data.dataset import prepare
+from translate.errors import Stopped
+from translate.text.corpus import Corpus, Pair
+from translate.text.tokenizer import Tokenizer
+from translate.training.signals import StopSignals
+folder = Path(sys.argv[1])
+tokenizer = Tokenizer.load(folder / "t.model")
+data = DataConfig(folder=".", source_lang="en", target_lang="fr")
+endless = Corpus("endless", (), lambda: itertools.repeat(Pair("one two three", "un deux trois")))
+try:
+    with StopSignals():
+        prepare(endless, tokenizer, tokenizer, data, folder / "x.arrow", workers=3)
+except Stopped as stop:
+    print(stop.signal_number, threading.active_count(), *(path.name for path in folder.iterdir()))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        end = time.monotonic() + 60
+        while not ((tmp_path / ".tmp-x.arrow").is_file() and (tmp_path / ".tmp-x.arrow").stat().st_size):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(number)
+        out, said = process.communicate(timeout=60)
+    assert out.split() == [str(int(number)), "1", "t.model"]
+    assert said == ""
+
+
+def test_a_file_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / ".tmp-x.arrow").write_bytes(b"half")
+    prepare(corpus_of(PAIRS), tokenizer, tokenizer, data_config("."), tmp_path / "x.arrow")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.arrow"]
+
+
+def test_the_key_is_of_the_content_and_in_the_file(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    other = Tokenizer(train_tokenizer(["un deux"] * 9, TokenizerConfig(vocabulary=300, kind="bpe"), 1, lambda _: None))
+    data = data_config("here")
+    keys = {
+        content_key("a" * 64, tokenizer, tokenizer, data),
+        content_key("b" * 64, tokenizer, tokenizer, data),
+        content_key("a" * 64, other, tokenizer, data),
+        content_key("a" * 64, tokenizer, other, data),
+        content_key("a" * 64, tokenizer, tokenizer, data_config("here", max_length=41)),
+        content_key("a" * 64, tokenizer, tokenizer, data_config("here", max_ratio=2.0)),
+        content_key("a" * 64, tokenizer, tokenizer, data.model_copy(update={"source_lang": "fr", "target_lang": "en"})),
+    }
+    assert len(keys) == 7
+    key = content_key("a" * 64, tokenizer, Tokenizer(tokenizer.model), data_config("elsewhere"))
+    assert key in keys
+    for pairs in (PAIRS, []):
+        prepare(corpus_of(pairs), tokenizer, tokenizer, data, tmp_path / "x", key)
+        assert PairDataset(tmp_path / "x").key == key
+    assert PairDataset.from_pairs([([5], [6])]).key == ""
+
+
 def test_a_full_disk_or_missing_folder_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
     with pytest.raises(RunError, match=r"none/train\.arrow: cannot be written: No such file or directory"):
         prepare(corpus_of(PAIRS), tokenizer, tokenizer, data_config("."), tmp_path / "none" / "train.arrow")
@@ -210,7 +343,7 @@ folder = Path(sys.argv[1])
 tokenizer = Tokenizer.load(folder / "t.model")
 for stem in ("few", "many"):
     data = DataConfig(folder=str(folder), train=stem, source_lang="en", target_lang="fr", max_length=20)
-    report = prepare(find_corpus(data, "train"), tokenizer, tokenizer, data, folder / "x")
+    report = prepare(find_corpus(data, "train"), tokenizer, tokenizer, data, folder / "x", workers=2)
     print(report.total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

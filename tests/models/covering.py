@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from translate.config import AttentionConfig, DecoderConfig, EmbeddingConfig, EncoderConfig, ModelConfig
+from translate.config import AttentionConfig, DecoderConfig, EmbeddingConfig, EncoderConfig, ModelConfig, Section
 
 Setting = tuple[str, Any]  # a dotted name and a value
 Pair = tuple[Setting, Setting]  # in the order of SETTINGS
@@ -64,7 +64,7 @@ NUMBERS: Row = {
     "decoder.width": DECODER,
     "decoder.dropout": 0.3,
 }
-SECTIONS = {
+SECTIONS: dict[str, type[Section]] = {
     "embedding": EmbeddingConfig,
     "encoder": EncoderConfig,
     "attention": AttentionConfig,
@@ -142,13 +142,14 @@ def cover() -> tuple[list[Row], set[Pair]]:
     """
     nearest = {pair: complete(dict(pair)) for pair in all_pairs()}
     missing = {pair: row for pair, row in nearest.items() if row is not None}
+    options = [(name, value) for name, values in SETTINGS.items() for value in values]
     rows: list[Row] = []
     while missing:
         seed, row = next(iter(missing.items()))
         gain, before = _met(row, missing), 0
         while gain > before:
             before = gain
-            for name, value in ((name, value) for name in SETTINGS for value in SETTINGS[name]):
+            for name, value in options:
                 changed = {**row, name: value}
                 met = _met(changed, missing)
                 if met > gain and seed in pairs_of(changed) and is_legal(changed):

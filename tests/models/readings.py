@@ -41,15 +41,11 @@ SCORES: dict[str, Callable[[Parameters, Array, Array, int], Any]] = {
     "general": lambda p, q, m, s: q @ p["w.weight"] @ m,
     "dot": lambda p, q, m, s: q @ (p["w.weight"] @ m),
     "scaled_dot": lambda p, q, m, s: q @ (p["w.weight"] @ m) / np.sqrt(len(q)),
-    "linear": lambda p, q, m, s: (
-        np.concatenate([p["query.weight"][0], p["memory.weight"][0]]) @ np.concatenate([q, m])
-    ),
+    "linear": lambda p, q, m, s: np.concatenate([p["query.weight"][0], p["memory.weight"][0]]) @ np.concatenate([q, m]),
     "dual": lambda p, q, m, s: (
         (p["shares"][0] * (q @ (p["w.weight"] @ m)) + p["shares"][1] * (q @ (p["value.weight"] @ m))) / np.sqrt(len(q))
     ),
-    "cosine": lambda p, q, m, s: (
-        np.exp(p["log_scale"][0]) * (_direction(q) @ _direction(p["w.weight"] @ m))
-    ),
+    "cosine": lambda p, q, m, s: np.exp(p["log_scale"][0]) * (_direction(q) @ _direction(p["w.weight"] @ m)),
     "location": lambda p, q, m, s: p["w.weight"][s] @ q + p["w.bias"][s],
     "static": lambda p, q, m, s: p["v.weight"][0] @ np.tanh(p["hidden.weight"] @ m + p["hidden.bias"]),
 }

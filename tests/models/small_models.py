@@ -10,6 +10,7 @@ from covering import configure
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
+from translate.models.encoders import Encoder
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
@@ -75,7 +76,7 @@ def without_dropout(module: Module) -> Module:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-        elif hasattr(part, "dropout") and isinstance(part.dropout, float):
+        elif isinstance(part, Encoder):
             part.dropout = 0.0
     return module
 

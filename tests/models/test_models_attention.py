@@ -1,4 +1,4 @@
-"""Scopes, and attention as a whole: heads, hops, features and coverage, each against a plain reading of what it says."""
+"""Scopes, and attention as a whole: heads, hops, features and coverage, each against a plain reading of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from small_models import check_close, make_inputs, make_model, run, sample, shak
 from torch import Tensor
 
 from translate.config import AttentionConfig
-from translate.models.attention import SCOPES, SELECTIONS, Attention, Look, Place, Predicted, Scope, Soft, masked_softmax
+from translate.models.attention import (
+    SCOPES,
+    SELECTIONS,
+    Attention,
+    Look,
+    Place,
+    Predicted,
+    Scope,
+    Soft,
+    masked_softmax,
+)
 from translate.models.scores import SCORES
 from translate.models.state import EncodedSource, SourceCache
 
@@ -157,7 +167,11 @@ def test_heads_are_smaller_attentions_side_by_side(name: str, heads: int) -> Non
 @pytest.mark.parametrize("name", readings.FEATURE_SCORES)
 @torch.no_grad()
 def test_every_feature_has_weights_of_its_own(name: str) -> None:
-    attention, query, memory = make_attention(score=name, per_feature=True), make_query(), sample(BATCH, 7, MEMORY, seed=1)
+    attention, query, memory = (
+        make_attention(score=name, per_feature=True),
+        make_query(),
+        sample(BATCH, 7, MEMORY, seed=1),
+    )
     found = look(attention, query)
     p = parameters_of(attention.score)
     for b, t in np.ndindex(BATCH, STEPS):
@@ -170,23 +184,33 @@ def test_every_feature_has_weights_of_its_own(name: str) -> None:
         np.testing.assert_allclose(found.weights[b, t, :n].numpy(), np.mean(weights, axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("settings", [{}, {"heads": 2}, {"per_feature": True}, {"scope": "local_p"}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"heads": 2}, {"per_feature": True}, {"scope": "local_p"}, {"heads": 2, "selection": "hard_reinforce"}],
+    ids=str,
+)
 @pytest.mark.parametrize("hops", [2, 3])
 @torch.no_grad()
 def test_hops_are_looks_one_after_the_other(hops: int, settings: dict[str, Any]) -> None:
-    attention, single = make_attention(hops=hops, **settings), make_attention(**settings)
+    """What each of them leaves for the loss is added up."""
+    attention, single = make_attention(hops=hops, **settings).train(), make_attention(**settings).train()
     own = {key: value for key, value in attention.state_dict().items() if not key.startswith("hops.")}
     single.load_state_dict(own)
     query = make_query()
-    expected = look(single, query)
+    torch.manual_seed(5)
+    looks = [look(single, query)]
     for hop in range(hops - 1):
         weight, bias = attention.get_parameter(f"hops.{hop}.weight"), attention.get_parameter(f"hops.{hop}.bias")
-        query = torch.tanh(torch.cat([query, expected.context], dim=-1) @ weight.T + bias)
-        expected = look(single, query)
+        query = torch.tanh(torch.cat([query, looks[-1].context], dim=-1) @ weight.T + bias)
+        looks.append(look(single, query))
+    torch.manual_seed(5)
     found = look(attention)
-    check_close(found.context, expected.context)
-    check_close(found.weights, expected.weights)
-    assert not torch.allclose(found.weights, look(single).weights)
+    check_close(found.context, looks[-1].context)
+    check_close(found.weights, looks[-1].weights)
+    assert not torch.allclose(found.weights, looks[0].weights)
+    assert set(found.notes) == ({"choice", "entropy", "baseline"} if "selection" in settings else set())
+    for name, note in found.notes.items():
+        check_close(note, torch.stack([one.notes[name] for one in looks]).sum(dim=0))
 
 
 @pytest.mark.parametrize(

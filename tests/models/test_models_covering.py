@@ -1,4 +1,4 @@
-"""The models that the other tests are run on: that no setting, value or pair is missing, and which pairs are refused."""
+"""The models that other tests are run on: that no setting, value or pair is missing, and which pairs are refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from itertools import product
 from typing import Literal, get_origin
 
 import pytest
-from covering import DEFAULTS, NUMBERS, SECTIONS, SETTINGS, all_pairs, configure, cover, is_idle, one_at_a_time, pairs_of
+from covering import (
+    DEFAULTS,
+    NUMBERS,
+    SECTIONS,
+    SETTINGS,
+    all_pairs,
+    configure,
+    cover,
+    is_idle,
+    one_at_a_time,
+    pairs_of,
+)
 
 from translate.config import ModelConfig, choices
 
@@ -21,7 +32,7 @@ REFUSED = {
     (("attention.heads", 2), ("attention.per_feature", True)),
     (("attention.scope", "hybrid"), ("attention.selection", "hard_gumbel")),
     (("attention.scope", "hybrid"), ("attention.selection", "hard_reinforce")),
-    (("attention.score", "static"), ("attention.hops", 2)),
+    *product([("attention.score", "static"), ("attention.score", "linear")], [("attention.hops", 2)]),
     *(
         (("attention.score", score), ("decoder.kind", "tutorial"))
         for score in SETTINGS["attention.score"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from translate.config import AttentionConfig, DecoderConfig, EncoderConfig, Sect
 from translate.models.attention import SCOPES, SELECTIONS
 from translate.models.decoders import DECODERS
 from translate.models.encoders import ENCODERS, SUMMARIES
-from translate.models.recurrence import CELLS
+from translate.models.recurrence import CELLS, Cell
 from translate.models.scores import SCORES
 
 TABLES: list[tuple[Mapping[str, Any], type[Section], str]] = [
@@ -48,3 +49,9 @@ def test_a_member_says_what_it_is(member: type) -> None:
         # On the class itself: an inherited formula would be another's.
         assert isinstance(member.__dict__.get(name), str), f"{member.__name__}.{name}"
         assert member.__dict__[name].strip()
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
+def test_a_cell_says_where_it_comes_from(cell: Cell) -> None:
+    assert cell.update.__doc__ is not None
+    assert re.search(r"[12]\d\d\d", cell.update.__doc__), "the paper's year"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import translate.models.scores as scores_module
 from translate.models.attention import masked_softmax
-from translate.models.scores import SCORES, Score, Sizes, split_heads
+from translate.models.scores import SCORES, Score, Sizes, UnitScore, split_heads
 
 BATCH, TARGETS, SOURCES, QUERY, MEMORY, WIDTH, POSITIONS = 2, 3, 5, 4, 6, 8, 7
 FEATURED = [name for name in SCORES if name != "location"]
@@ -66,7 +66,7 @@ def test_a_score_for_every_feature_is_its_formula(name: str) -> None:
 def test_values_are_the_memory_unless_the_score_has_its_own(name: str) -> None:
     score, (_, memory) = make_score(name), inputs()
     _, values = score.prepare(memory)
-    expected = memory @ score.value.weight.T if name == "dual" else memory
+    expected = memory @ score.get_parameter("value.weight").T if name == "dual" else memory
     check_close(values, expected)
     assert values.size(-1) == score.value_width
 
@@ -96,14 +96,15 @@ def test_in_slices_is_at_once(
     name: str, heads: int, per_feature: bool, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     score = make_score(name, heads, per_feature)
-    units, seen = type(score).units, list[int]()
+    assert isinstance(score, UnitScore)
+    units, seen = score.units, list[int]()
 
-    def spy(self: Score, queries: Tensor, keys: Tensor) -> Tensor:
-        found: Tensor = units(self, queries, keys)
+    def spy(queries: Tensor, keys: Tensor) -> Tensor:
+        found = units(queries, keys)
         seen.append(found.numel())
         return found
 
-    monkeypatch.setattr(type(score), "units", spy)
+    monkeypatch.setattr(score, "units", spy)
 
     def results() -> list[Tensor]:
         query, memory = (tensor.requires_grad_() for tensor in inputs())

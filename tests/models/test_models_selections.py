@@ -216,7 +216,7 @@ def test_hard_reinforce_has_the_right_gradients() -> None:
 
 @pytest.mark.parametrize(("heads", "hops"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-def test_notes_of_all_looks_are_added(decoder: str, heads: int, hops: int) -> None:
+def test_notes_are_of_the_right_size(decoder: str, heads: int, hops: int) -> None:
     """A sentence of one position leaves no choice; elsewhere each look of each head adds at most log n of entropy."""
     model = make_model(
         attention__selection="hard_reinforce", attention__heads=heads, attention__hops=hops, decoder__kind=decoder,

@@ -40,12 +40,13 @@ def test_no_limit_of_length(num_src: int, num_tgt: int, reason: Reason | None) -
 def test_the_report_counts_and_reads_well() -> None:
     report = FilterReport(max_length=128, max_ratio=2.5)
     reasons: list[Reason | None] = [None] * 11_988 + ["empty side"] * 10 + ["too long"] * 2
-    kept = [report.add(reason) for reason in reasons]
-    assert sum(kept) == report.kept == 11_988
+    for reason in reasons:
+        report.add(reason)
+    assert report.kept == 11_988
     assert str(report) == ("12,000 pairs read, 11,988 kept; left out: 10 with an empty side, 2 longer than 128 pieces")
-    report.add("length ratio")
-    assert str(report).endswith(", 1 with one side more than 2.5 times as long as the other")
-    assert report.total == report.kept + sum(report.left_out.values()) == 12_001
+    report.add("length ratio", 3)
+    assert str(report).endswith(", 3 with one side more than 2.5 times as long as the other")
+    assert report.total == report.kept + sum(report.left_out.values()) == 12_003
 
 
 def test_the_report_without_losses_is_short() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import sentencepiece
 from hypothesis import example, given, settings
@@ -90,6 +91,9 @@ def test_decoding_equals_sentencepieces_own(variant: Tokenizer, words: list[str]
 def test_many_texts_are_encoded_like_each_alone(variant: Tokenizer, texts: list[str]) -> None:
     alone = [variant.encode(text) for text in texts]
     assert variant.encode_all(texts) == alone
+    ids, lengths = variant.encode_flat(texts)
+    assert (ids.tolist(), lengths.tolist()) == (list(itertools.chain(*alone)), [len(text) for text in alone])
+    assert (ids.dtype, lengths.dtype) == (np.int32, np.int64)
     assert [variant.encode_words(text)[0] for text in texts] == alone
 
 

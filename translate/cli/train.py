@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -23,16 +24,23 @@ def command(
     """Learn a tokenizer, train a model, and score it on the test set."""
     from translate.checkpoint import Run
     from translate.config import load_config
-    from translate.errors import Stopped
+    from translate.errors import Stopped, UserError
     from translate.training.logging import Reporter
     from translate.training.train import train
 
     settings = load_config(config, overrides or ())
     path = run or default_run(config)
-    reporter = Reporter()
+    follows = os.environ.get("RANK", "0") != "0"  # one of torchrun's processes that is not the first
+    reporter = Reporter(quiet=follows)
     try:
         train(settings, Run(path), resume, not no_test, reporter)
+    except UserError:
+        if follows:  # the first process says it for all
+            raise SystemExit(2) from None
+        raise
     except Stopped as stop:
+        if follows:
+            raise SystemExit(128 + stop.signal_number) from None
         words = ["translate", "train", str(config), *(overrides or ()), "--run", str(path), "--resume"]
         again = shlex.join(words + ["--no-test"] * no_test)
         raise Stopped(stop.signal_number, f"{str(stop) or 'Stopped.'}\nGo on with: {again}") from None

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ class Batch:
     tgt_out: Tensor  # (B, T): pieces, EOS
     tgt_valid: Tensor  # (B, T)
     num_tokens: int
-    """Real target tokens, end symbols included."""
+    """Real target tokens, end symbols included; of a shard, those of the whole batch."""
     rows: Rows
     """Where the pairs stand in their data set."""
 
@@ -56,6 +57,21 @@ def collate(dataset: PairDataset, rows: Rows) -> Batch:
     tgt_in[:, 0] = BOS
     tgt_in.masked_fill_(~tgt_valid, PAD)
     return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, int(tgt_lengths.sum()), rows)
+
+
+def collate_shard(dataset: PairDataset, rows: Rows, rank: int, size: int) -> Batch:
+    """The share of one of `size` processes in a batch, dealt out so that all have like many tokens.
+
+    Where there are fewer pairs than processes, some get a pair that does not count.
+    """
+    if size == 1:
+        return collate(dataset, rows)
+    by_length = rows[np.argsort(-dataset.tgt_lengths[rows], kind="stable")]
+    turns = np.arange(len(rows)) % (2 * size)  # there and back again: 0 1 2 2 1 0 0 1 2 …
+    mine = by_length[np.minimum(turns, 2 * size - 1 - turns) == rank]
+    batch = collate(dataset, mine if len(mine) else rows[:1])
+    counts = batch.tgt_valid if len(mine) else torch.zeros_like(batch.tgt_valid)
+    return replace(batch, tgt_valid=counts, num_tokens=int(dataset.tgt_lengths[rows].sum()))
 
 
 def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,9 +136,18 @@ class BatchStream:
     """The batches of epoch after epoch without end, collated ahead by a thread.
 
     `epoch` and `position` tell where the next batch comes from; a stream made from them goes on with the same batches.
+    One of several processes gets its share of each.
     """
 
-    def __init__(self, dataset: PairDataset, order: BatchOrder, epoch: int = 0, position: int = 0) -> None:
+    def __init__(
+        self,
+        dataset: PairDataset,
+        order: BatchOrder,
+        epoch: int = 0,
+        position: int = 0,
+        rank: int = 0,
+        size: int = 1,
+    ) -> None:
         if len(dataset) == 0:
             raise DataError(
                 "There are no pairs to make batches of. Check the corpus, data.max_length and data.max_ratio."
@@ -132,7 +157,8 @@ class BatchStream:
         self._queue: queue.Queue[_Prefetched] = queue.Queue(_AHEAD)
         # The thread must not know the stream itself, or the stream would never be garbage.
         stopped = threading.Event()
-        work = (dataset, order, epoch, position, self._queue, stopped)
+        collated = partial(collate_shard, dataset, rank=rank, size=size)
+        work = (collated, order, epoch, position, self._queue, stopped)
         thread = threading.Thread(target=_prefetch, args=work, name="batches", daemon=True)
         thread.start()
         self._finalizer: Callable[[], Any] = weakref.finalize(self, _end, thread, stopped)
@@ -158,7 +184,7 @@ class BatchStream:
 
 
 def _prefetch(
-    dataset: PairDataset,
+    collated: Callable[[Rows], Batch],
     order: BatchOrder,
     epoch: int,
     position: int,
@@ -167,7 +193,7 @@ def _prefetch(
 ) -> None:
     try:
         for rows, next_epoch, next_position in _places(order, epoch, position):
-            if not _put(out, _Prefetched(collate(dataset, rows), next_epoch, next_position), stopped):
+            if not _put(out, _Prefetched(collated(rows), next_epoch, next_position), stopped):
                 return
     except BaseException as error:
         _put(out, _Prefetched(None, 0, 0, error), stopped)

@@ -81,6 +81,7 @@ class Sparsemax(Selection):
         sums = ordered.cumsum(dim=-1)
         counts = torch.arange(1, scores.size(-1) + 1, device=scores.device, dtype=scores.dtype)
         support = (1 + counts * ordered > sums).sum(dim=-1, keepdim=True)  # (…, 1), how many get a share
+        support = support.clamp(min=1)  # of scores that are not numbers nobody does, and the loss will say so
         threshold = (sums.gather(-1, support - 1) - 1) / support
         return (gaps - threshold).clamp(min=0.0).masked_fill(~valid, 0.0)
 

@@ -20,14 +20,13 @@ class FilterReport:
     kept: int = 0
     left_out: dict[Reason, int] = field(default_factory=lambda: {"empty side": 0, "too long": 0, "length ratio": 0})
 
-    def add(self, reason: Reason | None) -> bool:
-        """Count one pair, and say whether it is kept."""
-        self.total += 1
+    def add(self, reason: Reason | None, num_pairs: int = 1) -> None:
+        """Count pairs that are left out for this reason, or kept if there is none."""
+        self.total += num_pairs
         if reason is None:
-            self.kept += 1
+            self.kept += num_pairs
         else:
-            self.left_out[reason] += 1
-        return reason is None
+            self.left_out[reason] += num_pairs
 
     def __str__(self) -> str:
         explained: dict[Reason, str] = {

@@ -78,7 +78,7 @@ class Corpus:
 
 def tidy(line: str) -> str:
     """Replace every control character and line separator by a space, one for one, so that offsets stay."""
-    return _NOT_TEXT.sub(" ", line)
+    return line if line.isprintable() else _NOT_TEXT.sub(" ", line)  # what it replaces is not printable
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -98,7 +98,15 @@ def lines_of(file: Iterable[bytes], name: str) -> Iterator[str]:
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
-        yield _decoded(line, f"{name}:{number}")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            column = len(line[: error.start].decode("utf-8")) + 1
+            raise DataError(
+                f"{name}:{number}: not valid UTF-8 (byte 0x{line[error.start]:02x} at column {column}). "
+                "Convert the file, for instance with `iconv -f WINDOWS-1252 -t UTF-8`."
+            ) from None
+        yield text
 
 
 def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> Corpus:
@@ -142,18 +150,17 @@ def _kinds(stem: str, languages: Languages) -> dict[tuple[str, ...], Callable[..
 
 
 def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
-    counts = [0, 0]
-    for sides in itertools.zip_longest(read_lines(source), read_lines(target)):
-        for side, line in enumerate(sides):
-            counts[side] += line is not None
-        if counts[0] == counts[1]:
-            yield Pair(*sides)
-    if counts[0] != counts[1]:
-        same = source.name == target.name
-        raise DataError(
-            f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} {counts[1]}: "
-            "line N of each must be a translation of the other."
-        )
+    lines = read_lines(source), read_lines(target)
+    for num_pairs, sides in enumerate(itertools.zip_longest(*lines)):
+        if None in sides:
+            counts = [num_pairs + sum(1 for _ in rest) for rest in lines]
+            counts[sides.index(None) - 1] += 1  # the line just read
+            same = source.name == target.name
+            raise DataError(
+                f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} "
+                f"{counts[1]}: line N of each must be a translation of the other."
+            )
+        yield Pair(*sides)
 
 
 def _read_tsv(path: Path) -> Iterator[Pair]:
@@ -303,17 +310,6 @@ def _opened(path: Path) -> Any:
         raise DataError(f"{path}: no such file.") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
-
-
-def _decoded(line: bytes, where: str) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        column = len(line[: error.start].decode("utf-8")) + 1
-        raise DataError(
-            f"{where}: not valid UTF-8 (byte 0x{line[error.start]:02x} at column {column}). "
-            "Convert the file, for instance with `iconv -f WINDOWS-1252 -t UTF-8`."
-        ) from None
 
 
 def _joined(names: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ A word is a maximal run of characters without an ASCII space.
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import re
 from collections import Counter
@@ -13,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from translate.config import TokenizerConfig
 from translate.errors import DataError, RunError
@@ -120,6 +123,19 @@ class Tokenizer:
         ids: list[list[int]] = self._processor.encode(clean)
         return ids
 
+    def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The pieces of many texts one after another, and how many each has.
+
+        Made for threads: most of it runs in C++ without Python's lock, on the thread that calls it.
+        """
+        if self._whole_words:
+            spelt: Sequence[Any] = self.encode_all(texts)
+            ids = np.fromiter(itertools.chain.from_iterable(spelt), np.int32)
+        else:
+            spelt = self._processor.encode([tidy(text) for text in texts], return_type="numpy", num_threads=1)
+            ids = np.concatenate([np.zeros(0, np.int32), *spelt])
+        return ids, np.fromiter(map(len, spelt), np.int64, len(spelt))
+
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and for each the index of the word it lies in, or -1."""
         clean = tidy(text)
@@ -217,7 +233,7 @@ def _sample(lines: Iterator[str], seed: int) -> list[str]:
     for seen, line in enumerate(lines):
         if seen < _MOST_LINES:
             sample.append(line)
-        elif (place := generator.randrange(seen + 1)) < _MOST_LINES:
+        elif (place := int(generator.random() * (seen + 1))) < _MOST_LINES:  # three times as fast as randrange
             sample[place] = line
     return sample
 

@@ -24,7 +24,7 @@ class RewardScale:
 
     def update(self, rewards: Tensor, left: Tensor) -> None:
         """Take in the rewards (N,) of a batch, and how far the baseline was from them in units of their deviation."""
-        if not bool(torch.isfinite(rewards).all() & torch.isfinite(left).all()):
+        if not rewards.numel() or not bool(torch.isfinite(rewards).all() & torch.isfinite(left).all()):
             return  # the update will be left out, and one NaN would stay in the averages for ever
         kept = _KEPT if self.batches else 0.0
         self.mean = kept * self.mean + (1 - kept) * float(rewards.mean())

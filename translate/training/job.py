@@ -12,7 +12,7 @@ import torch
 
 from translate.checkpoint import TEMPORARY, Run, check_fit, write_file
 from translate.config import HUB_PREFIX, Config, dump_config, resolve_threads
-from translate.data.dataset import PairDataset, prepare
+from translate.data.dataset import PairDataset, content_key, prepare
 from translate.errors import ConfigError, DataError, RunError
 from translate.evaluation.evaluate import read_pairs, split_files
 from translate.models.seq2seq import Seq2Seq
@@ -65,6 +65,13 @@ def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Jo
     return Job(config, run, source, target, train, valid, *read_pairs(*split_files(run.path, "valid")))
 
 
+def open_prepared(run: Run) -> Job:
+    """The run that another process of this training has made or taken up."""
+    source, target = run.tokenizers()
+    train, valid = (PairDataset(run.path / "cache" / f"{split}.arrow") for split in ("train", "valid"))
+    return Job(run.config(), run, source, target, train, valid, *read_pairs(*split_files(run.path, "valid")))
+
+
 PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
 
 
@@ -80,7 +87,7 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
         if split != "train":
             _copy_split(corpus, run.path / "data", split)
     write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
-    _prepare_training(config, run, corpora["train"], source, target, say)
+    _training_pairs(config, run, source, target, say, corpora["train"])
     _valid_pairs(config, run, source, target)  # what is wrong with them must show before there is a run
     run.create(config, source, target)
 
@@ -133,15 +140,6 @@ def _add_test_split(config: Config, run: Run) -> None:
         write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
 
 
-def _valid_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer) -> PairDataset:
-    path = run.path / "cache" / "valid.arrow"
-    path.parent.mkdir(exist_ok=True)
-    report = prepare(parallel_files(*split_files(run.path, "valid")), source, target, config.data, path)
-    if not report.kept:
-        raise DataError(f"data.valid = '{config.data.valid}': {report}. Validation needs at least one pair.")
-    return PairDataset(path)
-
-
 def splits(test: bool) -> tuple[Split, ...]:
     return ("train", "valid", "test") if test else ("train", "valid")
 
@@ -187,28 +185,52 @@ def _copy_split(corpus: Corpus, folder: Path, split: str) -> None:
         write_file(folder / f"{split}.{name}", text.encode())
 
 
-def _prepare_training(config: Config, run: Run, corpus: Corpus, source: Tokenizer, target: Tokenizer, say: Say) -> None:
-    (run.path / "cache").mkdir(exist_ok=True)
-    path = run.path / "cache" / "train.arrow"
-    report = prepare(corpus, source, target, config.data, path)
-    say(f"{corpus.name}: {report}.")
-    if report.kept < FEWEST_PAIRS:
-        path.unlink()
-        raise DataError(f"{corpus.name}: {report}. Training needs at least {FEWEST_PAIRS} pairs.")
-
-
-def _training_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer, say: Say) -> PairDataset:
+def _training_pairs(
+    config: Config, run: Run, source: Tokenizer, target: Tokenizer, say: Say, corpus: Corpus | None = None
+) -> PairDataset:
     """The prepared pairs; a run that was sent without them prepares them again from the same files."""
     path = run.path / "cache" / "train.arrow"
-    if not path.is_file():
+    noted = _read_note(run)["train"]["sha256"]
+    key = content_key(noted, source, target, config.data)
+    pairs = _cached(path, key, FEWEST_PAIRS)
+    if pairs is not None:
+        if corpus is not None:
+            say(f"{corpus.name}: {len(pairs):,} pairs kept, prepared before.")
+        return pairs
+    path.parent.mkdir(exist_ok=True)
+    if corpus is None:
         corpus = find_corpus(config.data, "train")
         if config.data.folder.startswith(HUB_PREFIX):
             corpus = _downloaded(corpus, run.path / "cache", "train")
-        note = _read_note(run)
-        if corpus.fingerprint() != note["train"]["sha256"]:
+        if corpus.fingerprint() != noted:
             raise DataError(f"{corpus.name} is not what this run was trained on: its SHA-256 differs from the note's.")
-        _prepare_training(config, run, corpus, source, target, say)
+    report = prepare(corpus, source, target, config.data, path, key)
+    say(f"{corpus.name}: {report}.")
+    if report.kept < FEWEST_PAIRS:
+        raise DataError(f"{corpus.name}: {report}. Training needs at least {FEWEST_PAIRS} pairs.")
     return PairDataset(path)
+
+
+def _valid_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer) -> PairDataset:
+    path = run.path / "cache" / "valid.arrow"
+    corpus = parallel_files(*split_files(run.path, "valid"))
+    key = content_key(corpus.fingerprint(), source, target, config.data)
+    pairs = _cached(path, key, fewest=1)
+    if pairs is not None:
+        return pairs
+    report = prepare(corpus, source, target, config.data, path, key)
+    if not report.kept:
+        raise DataError(f"data.valid = '{config.data.valid}': {report}. Validation needs at least one pair.")
+    return PairDataset(path)
+
+
+def _cached(path: Path, key: str, fewest: int) -> PairDataset | None:
+    """The pairs in the file if they were prepared from the same content; a damaged file is as good as none."""
+    try:
+        pairs = PairDataset(path)
+    except RunError:
+        return None
+    return pairs if pairs.key == key and len(pairs) >= fewest else None
 
 
 def _read_note(run: Run) -> dict[str, Any]:

@@ -58,8 +58,10 @@ class MetricsLog:
 class Reporter:
     """Tells a person how training goes: a bar that moves on a terminal, plain lines elsewhere."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        """`quiet` for all but the first of several processes."""
+        self.console = console or Console(stderr=True, highlight=False, quiet=quiet)
+        self.quiet = quiet
         self.progress: Progress | None = None
         self.task: TaskID | None = None
 
@@ -69,7 +71,7 @@ class Reporter:
 
     def start(self, done: float, total: float) -> Self:
         """`total` is a number of updates or of minutes, whichever ends training."""
-        if self.console.is_terminal:
+        if self.console.is_terminal and not self.quiet:
             self.progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from translate.checkpoint import Run
 from translate.config import Config
@@ -33,6 +34,15 @@ class Progress:
     """Sums since the last line of metrics.jsonl."""
     scaler: dict[str, Any] = field(default_factory=dict)
     rewards: RewardScale = field(default_factory=RewardScale)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """What `asdict` gave, after a way through JSON; what is not ours in it is left out."""
+        known = {item.name for item in fields(cls)}
+        progress = cls(**{key: value for key, value in state.items() if key in known})
+        progress.history = [(name, score) for name, score in progress.history]
+        progress.rewards = RewardScale(**state.get("rewards", {}))
+        return progress
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from translate.config import Config
 from translate.decoding.translator import Translator
 from translate.errors import Stopped
 from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
-from translate.training.job import merge_for_resume, open_job
+from translate.training.distributed import World, joined
+from translate.training.job import Job, merge_for_resume, open_job, open_prepared
 from translate.training.logging import Reporter
 from translate.training.precision import resolve_device
 from translate.training.progress import is_finished
@@ -16,22 +17,44 @@ from translate.training.trainer import Trainer
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
-    """Train a run, or go on with it; a finished one is left as it is."""
-    with StopSignals() as signals, run.lock():
+    """Train a run, or go on with it; a finished one is left as it is. Under torchrun, one of several processes."""
+    with StopSignals() as signals, joined() as world:
+        if world.leads:
+            with run.lock():
+                job = _open(config, run, resume or world.restarted, test, reporter, world)
+                if job is not None:
+                    _train(job, test, reporter, signals, world)
+        elif world.from_leader(False):
+            job = open_prepared(run)
+            _train(job, test, reporter, signals, world)
+
+
+def _open(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter, world: World) -> Job | None:
+    """Make or take up the run, and tell the other processes whether there is anything to do."""
+    job = None
+    try:
         if resume and run.exists() and is_finished(merge_for_resume(config, run), run, test):
             reporter.say(f"{run.path} is finished. More train.steps go on with it.")
-            return
-        resolve_device(config.train.device)  # before there is a run that a second try would find in its way
-        job = open_job(config, run, resume, test, reporter.say)
-        trainer = Trainer(job, reporter, signals)
-        trainer.fit()
-        signals.can_save = False
-        if signals.received is not None:  # too late for the loop to see it
-            raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
-        trainer.note_end(tested=False)
-        if test:
-            _test(run, trainer, reporter)
-            trainer.note_end(tested=True)
+        else:
+            resolve_device(config.train.device)  # before there is a run that a second try would find in its way
+            job = open_job(config, run, resume, test, reporter.say)
+    finally:
+        world.from_leader(job is not None)
+    return job
+
+
+def _train(job: Job, test: bool, reporter: Reporter, signals: StopSignals, world: World) -> None:
+    trainer = Trainer(job, reporter, signals, world)
+    trainer.fit()
+    signals.can_save = False
+    if not world.leads:
+        return
+    if signals.received is not None:  # too late for the loop to see it
+        raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
+    trainer.note_end(tested=False)
+    if test:
+        _test(job.run, trainer, reporter)
+        trainer.note_end(tested=True)
 
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:

@@ -7,15 +7,17 @@ checkpoint holds no generator states and a resumed run is bit for bit the run th
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import asdict, fields
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
@@ -24,15 +26,16 @@ from translate.errors import NumericalError, RunError, Stopped
 from translate.evaluation.metrics import quick_scores
 from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
-from translate.training.extra_losses import RewardScale, extra_losses
+from translate.training.distributed import World
 from translate.training.job import Job, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
+from translate.training.objective import Objective
 from translate.training.optim import build_optimizer, learning_rate, optimizer_tensors, restore_optimizer
 from translate.training.precision import Precision, resolve_device
 from translate.training.progress import End, Progress, read_end
 from translate.training.signals import StopSignals
-from translate.training.teacher_forcing import decode_mixed, ratio_at
+from translate.training.teacher_forcing import ratio_at
 
 MOST_SKIPPED = 10  # updates without a finite gradient in a row
 WORST = -1e30  # the score of what is not a number: JSON has no infinity
@@ -45,11 +48,11 @@ class _Interrupted(Exception):
 class Trainer:
     """One run being trained."""
 
-    def __init__(self, job: Job, reporter: Reporter, signals: StopSignals) -> None:
-        self.job, self.config, self.run = job, job.config, job.run
+    def __init__(self, job: Job, reporter: Reporter, signals: StopSignals, world: World) -> None:
+        self.job, self.config, self.run, self.world = job, job.config, job.run, world
         self.settings = job.config.train
         self.reporter, self.signals = reporter, signals
-        self.device = resolve_device(self.settings.device)
+        self.device = world.device(resolve_device(self.settings.device))
         self.precision = Precision(self.settings.precision, self.device)
         torch.set_num_threads(self.settings.threads)
         torch.manual_seed(self.settings.seed)
@@ -57,7 +60,9 @@ class Trainer:
             self.device
         )
         self.optimizer = build_optimizer(self.model, self.settings)
+        self.objective = world.wrap(Objective(self.model, self.config))
         self.progress = Progress()
+        self.stop: int | None = None  # the signal that all processes have agreed to stop for
         self.ema: MovingAverage | None = None
         self.saved: int | None = None  # the update whose checkpoint this process has written or read
         greedily = self.config.search.model_copy(update={"beam": 1})
@@ -65,9 +70,11 @@ class Trainer:
         self.started = time.monotonic()
         self.trained = 0.0  # seconds of training and validation, once it is over
         self._restore()
-        self.log = MetricsLog(
-            self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
-        )
+        self.log = None
+        if world.leads:
+            self.log = MetricsLog(
+                self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
+            )
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -76,7 +83,8 @@ class Trainer:
         self._say_start()
         lengths = self.job.train.src_lengths, self.job.train.tgt_lengths
         order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed)
-        stream = BatchStream(self.job.train, order, self.progress.epoch, self.progress.position)
+        where = self.progress.epoch, self.progress.position
+        stream = BatchStream(self.job.train, order, *where, self.world.rank, self.world.size)
         self.signals.can_save = True
         self.started = time.monotonic()
         total = float(self.settings.steps or self.settings.minutes or 0)
@@ -85,11 +93,13 @@ class Trainer:
                 while not self._over():
                     self._update(stream)
                     self._stop_if_asked()
-                self._average()
+                if self.world.leads:
+                    self._average()
             self.trained = self._seconds()
         finally:
             stream.close()
-            self.log.close()
+            if self.log is not None:
+                self.log.close()
 
     def note_end(self, tested: bool) -> None:
         """Note that the average is made, and whether the test set was scored with what is best now."""
@@ -102,7 +112,10 @@ class Trainer:
         progress = self.progress
         over = self._out_of_budget()  # asked once: the clock must not run out between two questions
         if progress.step > progress.last_validated and (over or progress.step % self.settings.valid_every == 0):
-            self._validate_and_save()
+            if self.world.leads:
+                self._validate_and_save()
+            state, self.stop = self.world.from_leader((asdict(progress), self.signals.received))
+            self.progress = progress = progress if self.world.leads else Progress.from_state(state)
             self._stop_if_asked()
             over = over or self._out_of_budget()
         if over:
@@ -112,9 +125,9 @@ class Trainer:
 
     def _out_of_budget(self) -> bool:
         steps, limit = self.settings.steps, self.settings.minutes
-        return (steps is not None and self.progress.step >= steps) or (
-            limit is not None and self._seconds() >= limit * 60
-        )
+        if limit is not None and self.world.from_leader(self._seconds() >= limit * 60):  # one clock for all processes
+            return True
+        return steps is not None and self.progress.step >= steps
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self.started
@@ -137,19 +150,24 @@ class Trainer:
         self.model.train()
         batches = [next(stream) for _ in range(self.settings.accumulate)]
         num_tokens = sum(batch.num_tokens for batch in batches)
-        rate = self._set_learning_rate()
-        ratio = ratio_at(self.settings.teacher_forcing, self._share(), self._expected_steps())
+        share = self._share() if self.settings.steps is not None else self.world.from_leader(self._share())
+        rate = self._set_learning_rate(share)
+        ratio = ratio_at(self.settings.teacher_forcing, share, self._expected_steps(share))
         self.optimizer.zero_grad(set_to_none=True)
         loss = torch.zeros((), device=self.device)
         for index, batch in enumerate(batches):
-            torch.manual_seed(_mixed_seed(self.settings.seed, self.progress.step, index))
-            smoothed, extra = self._batch_loss(batch.to(self.device), ratio)
-            self.precision.scaler.scale((smoothed + extra) / num_tokens).backward()
+            torch.manual_seed(self._seed(index))
+            with self._synchronised(index == len(batches) - 1):
+                with self.precision.autocast():
+                    smoothed, extra = self.objective(batch.to(self.device), ratio, share, self.progress.rewards)
+                # The processes' gradients are averaged, but the update is the sum over all tokens by their number.
+                scaled = (smoothed + extra) * (self.world.size / num_tokens)
+                self.precision.scaler.scale(scaled).backward()
             loss += smoothed.detach() / num_tokens
         self.precision.scaler.unscale_(self.optimizer)
         limit = self.settings.clip or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        value = float(loss)
+        value = self._agree(float(loss))
         if np.isfinite(norm) and np.isfinite(value):
             self.progress.skipped_in_a_row = 0
         else:
@@ -163,32 +181,38 @@ class Trainer:
         self.progress.epoch, self.progress.position = stream.epoch, stream.position
         self._record(value, norm, rate, ratio, num_tokens, time.monotonic() - began)
 
-    def _batch_loss(self, batch: Batch, ratio: float) -> tuple[Tensor, Tensor]:
-        """The summed loss of a batch and what is learnt besides; the fast path where all tokens are the reference."""
-        with self.precision.autocast():
-            source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, self._share())
-            if ratio >= 1.0:
-                decoded = self.model.decoder(batch.tgt_in, source)
-            else:
-                forcing = self.settings.teacher_forcing
-                decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, forcing, torch.default_generator)
-            smoothing = self.settings.label_smoothing
-            loss = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, smoothing)
-            attention = self.config.model.attention
-            extra = extra_losses(decoded, loss.gold, batch.tgt_valid, attention, self.progress.rewards)
-            return loss.smoothed, sum(extra.values(), torch.zeros_like(loss.smoothed))
+    def _seed(self, index: int) -> int:
+        """Of the randomness in a batch of the update, in this process."""
+        return _mixed_seed(self.settings.seed, self.progress.step, index * self.world.size + self.world.rank)
 
-    def _set_learning_rate(self) -> float:
-        rate = learning_rate(self.settings, self.progress.step, self._share(), self.progress.reductions)
+    def _synchronised(self, last: bool) -> AbstractContextManager[None]:
+        """Processes exchange gradients once per update, with its last batch."""
+        if last or not isinstance(self.objective, DistributedDataParallel):
+            return nullcontext()
+        waiting: AbstractContextManager[None] = self.objective.no_sync()
+        return waiting
+
+    def _agree(self, loss: float) -> float:
+        """What all processes must know of an update: its whole loss, rewards on one scale, and whether to stop."""
+        rewards, size = self.progress.rewards, self.world.size
+        asked = self.signals.received is not None
+        loss, stopping, *scale = self.world.sums(loss, asked, rewards.mean, rewards.deviation, rewards.left)
+        if size > 1:
+            rewards.mean, rewards.deviation, rewards.left = (value / size for value in scale)
+        self.stop = (self.signals.received or signal.SIGTERM) if stopping else None
+        return loss
+
+    def _set_learning_rate(self, share: float) -> float:
+        rate = learning_rate(self.settings, self.progress.step, share, self.progress.reductions)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         return rate
 
-    def _expected_steps(self) -> float:
+    def _expected_steps(self, share: float) -> float:
         """How many updates the whole run has, as far as one can tell."""
         if self.settings.steps is not None:
             return float(self.settings.steps)
-        return max(1.0, self.progress.step) / max(self._share(), 1e-6)
+        return max(1.0, self.progress.step) / max(share, 1e-6)
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
         """Leave out an update that is not finite, and give up when they do not end."""
@@ -222,6 +246,9 @@ class Trainer:
         left = self._seconds_left()
         self.reporter.advance(self._done(), mean_loss, speed, left)
         if step % self.config.logging.every:
+            return
+        if self.log is None:
+            window.clear()
             return
         self.log.write(
             "train",
@@ -265,6 +292,7 @@ class Trainer:
             progress.best_name, progress.best_score = name, score
         progress.worse_in_a_row = 0 if improved else progress.worse_in_a_row + 1
         self._count_plateau(improved)
+        assert self.log is not None
         self.log.write("valid", progress.step, **scores)
         self._show(scores, translations, improved)
         self._save()
@@ -364,6 +392,7 @@ class Trainer:
         try:
             scores, _ = self._scores()
         except _Interrupted:
+            self.stop = self.signals.received
             self._stop_if_asked()
         score, best = self._judged(scores), self.progress.best_score
         better = score > (WORST if best is None else best)
@@ -383,11 +412,11 @@ class Trainer:
             raise _Interrupted
 
     def _stop_if_asked(self) -> None:
-        if self.signals.received is None:
+        if self.stop is None:
             return
-        if self.saved != self.progress.step:
+        if self.world.leads and self.saved != self.progress.step:
             self._save()
-        raise Stopped(self.signals.received, f"Stopped after update {self.progress.step}; the checkpoint is saved.")
+        raise Stopped(self.stop, f"Stopped after update {self.progress.step}; the checkpoint is saved.")
 
     def _restore(self) -> None:
         """Take up the newest sound checkpoint, or start from the weights of another run where told."""
@@ -407,13 +436,10 @@ class Trainer:
             fill(self.model, raw)
         restore_optimizer(self.optimizer, self.model, tensors)
         state = checkpoint.state()
-        known = {item.name for item in fields(Progress)}
         try:
-            self.progress = Progress(**{key: value for key, value in state.items() if key in known})
+            self.progress = Progress.from_state(state)
         except TypeError as error:
             raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
-        self.progress.history = [(name, score) for name, score in self.progress.history]
-        self.progress.rewards = RewardScale(**state.get("rewards", {}))
         end = read_end(self.run)
         if end is not None and end.step == self.progress.step:  # a kept average is better than any checkpoint so far
             self.progress.best_name, self.progress.best_score = end.best_name, end.best_score

@@ -1,0 +1,303 @@
+"""How fast training is: ours and a textbook loop in alternation, against the machine's own matrix products.
+
+    python scripts/bench_train.py [--json] [--data FOLDER] [--only NAME ...] [--vocabularies N ...] [--rounds N]
+
+The textbook loop has the same parameters, batches, loss and optimizer, but takes one step at a time, projects the
+source again at every step, and forms the vocabulary product and the cross entropy per step over padded positions.
+
+Without --data the sentences are random pieces of about the lengths of Multi30k; with it, FOLDER holds train.L1 and
+train.L2, whose pieces are counted by a tokenizer of each size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from translate.config import Config, TokenizerConfig, check_config
+from translate.data.batches import Batch, BatchOrder, BatchStream
+from translate.data.dataset import PairDataset
+from translate.models.seq2seq import Seq2Seq
+from translate.text.corpus import read_lines
+from translate.text.tokenizer import Tokenizer, train_tokenizer
+from translate.training.loss import sequence_loss
+from translate.training.optim import build_optimizer
+
+VOCABULARIES = (4000, 8000, 32000)
+MOST_PAIRS = 29_000
+SMOOTHING = 0.1
+WIDE = {
+    "model.embedding.width": 256,
+    "model.encoder.width": 512,
+    "model.attention.width": 512,
+    "model.decoder.width": 512,
+}
+RECIPE = {
+    "model.embedding.width": 256,
+    "model.encoder.width": 256,
+    "model.attention.width": 256,
+    "model.decoder.width": 256,
+    "model.decoder.kind": "conditional",
+    "model.embedding.tied": "three",
+    "model.encoder.layer_norm": True,
+    "model.decoder.layer_norm": True,
+    "model.encoder.summary": "mean",
+    "model.embedding.dropout": 0.3,
+    "model.encoder.dropout": 0.3,
+    "model.decoder.dropout": 0.3,
+}
+ROWS: dict[str, dict[str, object]] = {
+    "bahdanau": {**WIDE, "model.decoder.kind": "bahdanau"},
+    "conditional": {**WIDE, "model.decoder.kind": "conditional"},
+    "luong": {
+        **WIDE,
+        "model.decoder.kind": "luong",
+        "model.attention.score": "general",
+        "model.decoder.input_feeding": False,
+    },
+    "luong+feeding": {**WIDE, "model.decoder.kind": "luong", "model.attention.score": "general"},
+    "plain": {**WIDE, "model.decoder.kind": "plain"},
+    "recipe": RECIPE,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model at one size."""
+
+    name: str
+    vocabulary: int
+    threads: int
+    flops_per_token: float
+    tokens_per_second: float
+    textbook_tokens_per_second: float
+    ratio: float
+    peak_share: float
+    peak_memory_mb: float
+    loader_share: float
+
+
+def settings(name: str) -> Config:
+    """The configuration of a row; batches of 64 sentences of 15 pieces."""
+    tree: dict[str, object] = {
+        "data": {"folder": "-", "source_lang": "a", "target_lang": "b"},
+        "train": {"steps": 1, "batch_tokens": 64 * 15, "label_smoothing": SMOOTHING},
+    }
+    for key, value in ROWS[name].items():
+        *parents, last = key.split(".")
+        section = tree
+        for part in parents:
+            section = section.setdefault(part, {})  # type: ignore[assignment]
+        section[last] = value
+    return check_config(tree, origin="bench_train")
+
+
+def random_pairs(vocabulary: int) -> PairDataset:
+    """Sentences of random pieces; lengths as in Multi30k, 14 source and 15 target pieces on average."""
+    generator = np.random.default_rng(1)
+    src = np.clip(generator.gamma(9.0, 13 / 9.0, MOST_PAIRS).round(), 3, 50).astype(int)
+    tgt = np.clip((src * generator.normal(1.08, 0.15, MOST_PAIRS)).round(), 3, 60).astype(int)
+    draw = generator.integers
+    return PairDataset.from_pairs(
+        [(draw(4, vocabulary, s), draw(4, vocabulary, t)) for s, t in zip(src, tgt, strict=True)]
+    )
+
+
+def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
+    """The pieces of a folder's training pairs."""
+    files = sorted(folder.glob("train.*"))
+    if len(files) != 2:
+        sys.exit(f"{folder} must hold train.L1 and train.L2, and nothing else called train; it has {len(files)}.")
+    sides = [[line for _, line in zip(range(MOST_PAIRS), read_lines(file), strict=False)] for file in files]
+    config = TokenizerConfig(vocabulary=vocabulary)
+    tokenizer = Tokenizer(train_tokenizer([line for side in sides for line in side], config, 1, print))
+    src, tgt = (tokenizer.encode_all(side) for side in sides)
+    return PairDataset.from_pairs([pair for pair in zip(src, tgt, strict=True) if all(pair)])
+
+
+def ours(model: Seq2Seq, batch: Batch) -> Tensor:
+    decoded, source = model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
+    return sequence_loss(model, decoded, source, batch.tgt_out, batch.tgt_valid, SMOOTHING).smoothed
+
+
+def textbook(model: Seq2Seq, batch: Batch) -> Tensor:
+    decoder = model.decoder
+    source = model.encode(batch.src, batch.src_valid, batch.src_lengths)
+    state, losses = decoder.start(source), []
+    for t in range(batch.tgt_in.size(1)):
+        seen = replace(source, cache=decoder.prepare(source.memory, source.valid))
+        features, state, weights = decoder.step(batch.tgt_in[:, t], state, seen)
+        log_probs = decoder.output(features, weights, seen)  # (B, V)
+        gold = log_probs.gather(1, batch.tgt_out[:, t : t + 1]).squeeze(1)  # (B,)
+        smoothed = -(1 - SMOOTHING) * gold - SMOOTHING * log_probs.mean(dim=1)
+        losses.append((smoothed * batch.tgt_valid[:, t]).sum())
+    return torch.stack(losses).sum()
+
+
+Loss = Callable[[Seq2Seq, Batch], Tensor]
+
+
+def update(model: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Batch, loss: Loss) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    (loss(model, batch) / batch.num_tokens).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def timed(model: Seq2Seq, optimizer: torch.optim.Optimizer, batches: Sequence[Batch], loss: Loss) -> float:
+    began = time.perf_counter()
+    for batch in batches:
+        update(model, optimizer, batch, loss)
+    return time.perf_counter() - began
+
+
+def sgemm_peak() -> float:
+    """FLOP/s of a product of 1024 × 1024 matrices: the best of several."""
+    one, other, out = (torch.randn(1024, 1024) for _ in range(3))
+
+    def once() -> float:
+        began = time.perf_counter()
+        for _ in range(5):
+            torch.mm(one, other, out=out)
+        return 5 * 2 * 1024**3 / (time.perf_counter() - began)
+
+    return max(once() for _ in range(8))
+
+
+def peak_memory(model: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+    """Most bytes an update holds at once beyond what was there before and beyond the gradients, in MB."""
+    optimizer.zero_grad(set_to_none=True)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        update(model, optimizer, batch, ours)
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    gradients = sum(parameter.numel() * 4 for parameter in model.parameters())
+    return (float(np.cumsum([0, *sizes]).max()) - gradients) / 1e6
+
+
+def loader_share(config: Config, dataset: PairDataset, model: Seq2Seq, optimizer: torch.optim.Optimizer) -> float:
+    """The share of training time spent waiting for the next batch."""
+    stream = batches_of(config, dataset)
+    next(stream)
+    waited = worked = 0.0
+    for _ in range(12):
+        began = time.perf_counter()
+        batch = next(stream)
+        got = time.perf_counter()
+        update(model, optimizer, batch, ours)
+        waited, worked = waited + got - began, worked + time.perf_counter() - got
+    return waited / (waited + worked)
+
+
+def batches_of(config: Config, dataset: PairDataset) -> Iterator[Batch]:
+    order = BatchOrder(dataset.src_lengths, dataset.tgt_lengths, config.train.batch_tokens, seed=1)
+    return BatchStream(dataset, order)
+
+
+def measure(name: str, vocabulary: int, dataset: PairDataset, rounds: int) -> Row:
+    """Both loops on the same batches, taking turns; speeds are over all rounds, the ratio is the median of rounds."""
+    torch.manual_seed(1)
+    config = settings(name)
+    model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length)
+    optimizer = build_optimizer(model, config.train)
+    stream = batches_of(config, dataset)
+    check_equal(model, next(stream))
+    model.train()
+    sample = [next(stream) for _ in range(4)]
+    with FlopCounterMode(display=False) as counter:
+        for batch in sample:
+            update(model, optimizer, batch, ours)
+    flops = counter.get_total_flops() / sum(batch.num_tokens for batch in sample)
+    timed(model, optimizer, sample[:1], textbook)
+    times: list[tuple[int, float, float]] = []
+    peaks = [sgemm_peak()]
+    for _ in range(rounds):
+        batches = [next(stream) for _ in range(4)]
+        tokens = sum(batch.num_tokens for batch in batches)
+        times.append((tokens, timed(model, optimizer, batches, ours), timed(model, optimizer, batches, textbook)))
+        peaks.append(sgemm_peak())
+    total = sum(tokens for tokens, _, _ in times)
+    speed = total / sum(mine for _, mine, _ in times)
+    longest = max(sample, key=lambda batch: batch.tgt_in.numel())
+    return Row(
+        name=name,
+        vocabulary=vocabulary,
+        threads=torch.get_num_threads(),
+        flops_per_token=flops,
+        tokens_per_second=round(speed, 1),
+        textbook_tokens_per_second=round(total / sum(theirs for _, _, theirs in times), 1),
+        ratio=round(statistics.median(theirs / mine for _, mine, theirs in times), 3),
+        peak_share=round(speed * flops / statistics.median(peaks), 3),
+        peak_memory_mb=round(peak_memory(model, optimizer, longest), 1),
+        loader_share=round(loader_share(config, dataset, model, optimizer), 4),
+    )
+
+
+def check_equal(model: Seq2Seq, batch: Batch) -> None:
+    """Both must be the same function, or their times say nothing."""
+    model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(ours(model, batch), textbook(model, batch), rtol=1e-4, atol=1e-2)
+
+
+def machine() -> dict[str, object]:
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.partition(":")[2].strip() for line in read_lines(info) if line.startswith("model name")]
+        if info.exists()
+        else []
+    )
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "date": date.today().isoformat(),
+        "torch": torch.__version__,
+        "sgemm_gflops": round(sgemm_peak() / 1e9, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--data", type=Path, help="folder with train.L1 and train.L2")
+    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), help="rows to measure")
+    parser.add_argument("--vocabularies", nargs="+", type=int, default=list(VOCABULARIES))
+    parser.add_argument("--rounds", type=int, default=6, help="turns of both loops, four batches each")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for vocabulary in arguments.vocabularies:
+        dataset = corpus_pairs(arguments.data, vocabulary) if arguments.data else random_pairs(vocabulary)
+        for name in arguments.only:
+            if name == "recipe" and vocabulary != min(arguments.vocabularies):
+                continue  # it has one size, the smallest
+            rows.append(measure(name, vocabulary, dataset, arguments.rounds))
+            print(line_of(rows[-1]), file=sys.stderr if arguments.json else sys.stdout, flush=True)
+    if arguments.json:
+        print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))
+
+
+def line_of(row: Row) -> str:
+    return (
+        f"{row.name:<14} V {row.vocabulary:>6,}  {row.flops_per_token / 1e6:6.1f} MFLOP/token  "
+        f"{row.tokens_per_second:7,.0f} tokens/s  textbook {row.textbook_tokens_per_second:6,.0f}  "
+        f"ratio {row.ratio:.2f}  of peak {row.peak_share:.2f}  memory {row.peak_memory_mb:6,.0f} MB  "
+        f"loader {row.loader_share:.1%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

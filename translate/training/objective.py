@@ -1,0 +1,38 @@
+"""What is minimised, as one module, so that DistributedDataParallel can stand round it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from translate.config import Config
+from translate.data.batches import Batch
+from translate.models.seq2seq import Seq2Seq
+from translate.training.extra_losses import RewardScale, extra_losses
+from translate.training.loss import sequence_loss
+from translate.training.teacher_forcing import decode_mixed
+
+
+class Objective(nn.Module):
+    """The losses of a batch."""
+
+    def __init__(self, model: Seq2Seq, config: Config) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = config.train.label_smoothing
+        self.forcing = config.train.teacher_forcing
+        self.attention = config.model.attention
+
+    def forward(self, batch: Batch, ratio: float, share: float, rewards: RewardScale) -> tuple[Tensor, Tensor]:
+        """The summed loss of a batch and what is learnt besides; the fast path where all tokens are the reference.
+
+        `ratio` is that of teacher forcing, `share` that of the budget that is used up.
+        """
+        source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, share)
+        if ratio >= 1.0:
+            decoded = self.model.decoder(batch.tgt_in, source)
+        else:
+            decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, self.forcing, torch.default_generator)
+        loss = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, self.smoothing)
+        extra = extra_losses(decoded, loss.gold, batch.tgt_valid, self.attention, rewards)
+        return loss.smoothed, sum(extra.values(), torch.zeros_like(loss.smoothed))
