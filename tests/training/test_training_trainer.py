@@ -333,10 +333,10 @@ def test_an_update_that_is_left_out_does_not_count_for_the_average(tmp_path: Pat
     config = settings(corpus, train__ema=0.9)
     job = open_job(config, Run(tmp_path / "run"), resume=False, test=False, say=lambda text: None)
     trainer = Trainer(job, Reporter(), StopSignals())
-    mean, loss = weights_of(trainer), trainer._batch_loss
+    mean, loss = weights_of(trainer), trainer.objective.forward
     stream = Given(job, [[0, 1], [2, 3], [4, 5]])
     for count, factor in ((1, 1.0), (1, float("inf")), (2, 1.0)):
-        trainer._batch_loss = lambda *inputs, by=factor: tuple(part * by for part in loss(*inputs))  # type: ignore
+        trainer.objective.forward = lambda *inputs, by=factor: tuple(part * by for part in loss(*inputs))  # type: ignore
         trainer._update(stream)  # type: ignore[arg-type]
         if factor == 1.0:
             mean = moved(mean, weights_of(trainer), (1 + count) / (10 + count))

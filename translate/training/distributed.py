@@ -65,12 +65,15 @@ class World:
         return module if self.size == 1 else DistributedDataParallel(module)
 
 
+ALONE = World()
+
+
 @contextmanager
 def joined() -> Iterator[World]:
     """Meet the other processes that torchrun has started, if it has."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        yield World()
+        yield ALONE
         return
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))

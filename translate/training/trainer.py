@@ -26,7 +26,7 @@ from translate.errors import NumericalError, RunError, Stopped
 from translate.evaluation.metrics import quick_scores
 from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
-from translate.training.distributed import World
+from translate.training.distributed import ALONE, World
 from translate.training.job import Job, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
@@ -48,7 +48,7 @@ class _Interrupted(Exception):
 class Trainer:
     """One run being trained."""
 
-    def __init__(self, job: Job, reporter: Reporter, signals: StopSignals, world: World) -> None:
+    def __init__(self, job: Job, reporter: Reporter, signals: StopSignals, world: World = ALONE) -> None:
         self.job, self.config, self.run, self.world = job, job.config, job.run, world
         self.settings = job.config.train
         self.reporter, self.signals = reporter, signals
