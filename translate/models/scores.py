@@ -78,7 +78,7 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
 
 
 class UnitScore(Score):
-    """A score that is a weighted sum over hidden units; with other weights it gives one score for each feature."""
+    """A score that is a sum over hidden units; weighed otherwise, they give one score for each feature."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
@@ -88,12 +88,12 @@ class UnitScore(Score):
         return sizes.query
 
     def units(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """queries (B, G, T, A), keys (B, G, S, A) -> hidden units (B, G, T, S, A)."""
-        return queries.unsqueeze(3) * keys.unsqueeze(2)
+        """queries (B, G, T, A / G), keys (B, G, S, A / G) -> hidden units (B, G, T, S, A / G)."""
+        raise AssertionError("every score of this kind defines its units")
 
     def total(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The weighted sum of the units: (B, G, T, S)."""
-        return torch.matmul(queries, keys.transpose(2, 3))
+        """The sum of the units (B, G, T, S), for a score that has no shorter way to it."""
+        return in_slices(lambda some, all_keys: self.units(some, all_keys).sum(dim=-1), queries, keys)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.total(queries, keys) if self.mix is None else in_slices(self._mixed, queries, keys)
@@ -168,6 +168,12 @@ class General(UnitScore):
     def keys(self, memory: Tensor) -> Tensor:
         return self.w(memory)  # (B, S, H)
 
+    def units(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return queries.unsqueeze(3) * keys.unsqueeze(2)
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.matmul(queries, keys.transpose(2, 3))
+
 
 class Dot(General):
     """The inner product of the query and a key of its width."""
@@ -215,7 +221,7 @@ class Dual(ScaledDot):
         return self.shares[0] * self.keys(memory) + self.shares[1] * values, values
 
 
-class Cosine(UnitScore):
+class Cosine(General):
     """The angle between query and key, sharpened by a learned temperature."""
 
     formula = "exp(g) · cos(q, k),  k = W_k m"
@@ -224,14 +230,10 @@ class Cosine(UnitScore):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.w = nn.Linear(sizes.memory, sizes.query, bias=False)
         self.log_scale = nn.Parameter(torch.empty(1))  # g
 
     def initialise(self) -> None:
         nn.init.constant_(self.log_scale, 2.0)
-
-    def keys(self, memory: Tensor) -> Tensor:
-        return self.w(memory)  # (B, S, H)
 
     def units(self, queries: Tensor, keys: Tensor) -> Tensor:
         return super().units(*self._directions(queries, keys)) * self.log_scale.exp()
