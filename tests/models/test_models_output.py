@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from translate.models.decoders import DECODERS, CopyGate
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
+from translate.text.tokenizer import EOS
 
 
 def make(kind: str, **settings: Any) -> Seq2Seq:
@@ -56,8 +57,9 @@ def copying(scope: str = "global", **settings: Any) -> tuple[Seq2Seq, Decoded, E
 @pytest.mark.parametrize("kind", ["bahdanau", "luong", "conditional"])
 @torch.no_grad()
 def test_copying_is_a_mixture(kind: str, scope: str) -> None:
-    """p(y) = g · p_vocabulary(y) + (1 − g) · Σ_{s: x_s = y} α_s, the weights made to sum to one."""
+    """p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s; </s> is not copied, and its share is the vocabulary's."""
     model, decoded, source = copying(scope, decoder__kind=kind)
+    source.tokens[:, 0] = EOS
     found = output(model, decoded, source).exp().numpy()
     assert isinstance(model.decoder.copy, CopyGate)
     assert decoded.weights is not None
@@ -66,10 +68,12 @@ def test_copying_is_a_mixture(kind: str, scope: str) -> None:
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-12)
     for b, t in np.ndindex(found.shape[:2]):
         gate = 1 / (1 + np.exp(-(weight @ decoded.features[b, t].numpy() + bias)))
-        expected = gate * vocabulary[b, t]
-        shares = decoded.weights[b, t].numpy() / decoded.weights[b, t].sum().item()
-        for share, token in zip(shares, source.tokens[b].tolist(), strict=True):
-            expected[token] += (1 - gate) * share
+        expected, left = np.zeros_like(vocabulary[b, t]), 1.0
+        for share, token in zip(decoded.weights[b, t].tolist(), source.tokens[b].tolist(), strict=True):
+            if token != EOS:
+                expected[token] += (1 - gate) * share
+                left -= (1 - gate) * share
+        expected += left * vocabulary[b, t]
         np.testing.assert_allclose(found[b, t], expected, atol=1e-12)
 
 
@@ -105,13 +109,13 @@ def test_a_word_that_the_vocabulary_never_says_can_be_copied() -> None:
 
 def test_copying_has_the_right_gradient() -> None:
     gate = CopyGate(4).double()
-    src = torch.tensor([[1, 3, 1], [0, 2, 4]])
+    src, words = torch.tensor([[1, 3, 1], [0, 2, 4]]), torch.tensor([[True, True, True], [True, True, False]])
     features, logits, scores = (
         sample(2, width, seed=seed).requires_grad_() for seed, width in enumerate((4, 5, 3), start=1)
     )
 
     def mix(features: Tensor, logits: Tensor, scores: Tensor, *_: Tensor) -> Tensor:
-        return gate(features, torch.log_softmax(logits, dim=-1), torch.softmax(scores, dim=-1), src)
+        return gate(features, torch.log_softmax(logits, dim=-1), torch.softmax(scores, dim=-1), src, words)
 
     assert torch.autograd.gradcheck(mix, (features, logits, scores, *gate.parameters()))
 
@@ -122,7 +126,7 @@ def test_copying_is_finite_whatever_attention_says() -> None:
     log_probs = torch.log_softmax(torch.tensor([[0.0, -200.0, 0.0, 200.0, 0.0]] * 3), dim=-1).requires_grad_()
     weights = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1e-30, 0.0, 0.0]], requires_grad=True)
     for scale in (0.0, 200.0, -200.0):
-        found = gate(torch.full((3, 2), scale), log_probs, weights, src)
+        found = gate(torch.full((3, 2), scale), log_probs, weights, src, torch.ones_like(src, dtype=torch.bool))
         assert found.isfinite().all()
         gradients = torch.autograd.grad(found.sum(), [log_probs, weights, *gate.parameters()])
         assert all(gradient.isfinite().all() for gradient in gradients)

@@ -35,9 +35,9 @@ EXTRAS = {
         "See et al. 2017, eq. 10-12; Tu et al. 2016",
     ),
     "model.decoder.copy=true": Extra(
-        "p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s",
+        "p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s;  what falls on </s> goes to p_vocabulary",
         "A pointer passes rare names and numbers through; needs tokenizer.joint.",
-        "See et al. 2017, eq. 8-9; Vinyals et al. 2015",
+        "See et al. 2017, eq. 8-9; Merity et al. 2017",
     ),
     "model.decoder.cell=lstm": Extra(
         "s_t, m_t = LSTM(x_t, s_{t−1}, m_{t−1})",

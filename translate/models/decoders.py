@@ -16,6 +16,7 @@ from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
+from translate.text.tokenizer import EOS
 
 
 class TokenEmbedding(nn.Module):
@@ -51,9 +52,10 @@ class OutputLayer(nn.Module):
 
 
 class CopyGate(nn.Module):
-    """Mixes the vocabulary with a pointer into the source: p(y) = g · p_vocabulary(y) + (1 − g) · Σ_{s: x_s = y} α_s.
+    """Mixes the vocabulary with a pointer into the source: p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s.
 
-    See et al. 2017, eq. 8-9, over one vocabulary for both sides. Weights that do not sum to one are made to.
+    See et al. 2017, eq. 8-9, over one vocabulary for both sides. What attention gives to `</s>`, or to nothing where
+    its weights sum to less than one, goes to the vocabulary too (the sentinel of Merity et al. 2017).
     """
 
     def __init__(self, width: int) -> None:
@@ -64,14 +66,15 @@ class CopyGate(nn.Module):
         """At first the vocabulary speaks: the pointer has to earn its share."""
         nn.init.constant_(self.gate.bias, 2.0)
 
-    def forward(self, features: Tensor, log_probs: Tensor, weights: Tensor, src: Tensor) -> Tensor:
-        """features (N, F), log_probs (N, V), weights (N, S), src (N, S) -> log probabilities (N, V)."""
-        tiny = torch.finfo(log_probs.dtype).tiny
-        weights = weights.to(log_probs.dtype)
-        shares = weights / weights.sum(dim=-1, keepdim=True).clamp(min=tiny)  # (N, S)
-        copied = torch.zeros_like(log_probs).scatter_add(1, src, shares)  # (N, V)
+    def forward(self, features: Tensor, log_probs: Tensor, weights: Tensor, src: Tensor, words: Tensor) -> Tensor:
+        """features (N, F), log_probs (N, V), weights and src (N, S), which of it are words (N, S) -> (N, V)."""
         gate = self.gate(features).to(log_probs.dtype)  # (N, 1)
-        return torch.logaddexp(F.logsigmoid(gate) + log_probs, F.logsigmoid(-gate) + copied.clamp(min=tiny).log())
+        shares = torch.sigmoid(-gate) * weights.to(log_probs.dtype) * words  # (N, S)
+        copied = torch.zeros_like(log_probs).scatter_add(1, src, shares)  # (N, V)
+        nowhere = (1.0 - (weights * words).sum(dim=-1, keepdim=True)).clamp(min=0.0).to(log_probs.dtype)  # (N, 1)
+        rest = torch.sigmoid(gate) + torch.sigmoid(-gate) * nowhere  # (N, 1)
+        tiny = torch.finfo(log_probs.dtype).tiny
+        return torch.logaddexp(rest.clamp(min=tiny).log() + log_probs, copied.clamp(min=tiny).log())
 
 
 class Decoder(nn.Module):
@@ -198,7 +201,8 @@ class Decoder(nn.Module):
         if self.copy is None:
             return log_probs
         assert weights is not None
-        mixed: Tensor = self.copy(features, log_probs, weights, source.tokens if rows is None else source.tokens[rows])
+        src = source.tokens if rows is None else source.tokens[rows]  # (N, S)
+        mixed: Tensor = self.copy(features, log_probs, weights, src, src > EOS)
         return mixed
 
 
