@@ -48,7 +48,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "run": str(path),
         "languages": f"{config.data.source_lang} → {config.data.target_lang}",
         "encoder": f"{model.encoder.kind}, {model.encoder.layers} × {model.encoder.width}, {model.encoder.summary}",
-        "decoder": f"{model.decoder.kind}, {model.decoder.cell}, {model.decoder.layers} × {model.decoder.width}",
+        "decoder": f"{model.decoder.kind}, {model.decoder.layers} × {model.decoder.width}, {model.decoder.cell}",
         "attention": "none" if model.decoder.kind == "plain" else attention,
         "parameters": sum(tensor.numel() for tensor in best.weights().values()),
         "vocabulary": [source.size, target.size],
