@@ -15,6 +15,7 @@ PACKAGE = ROOT / "translate"
 # Each may import from itself and from those before it.
 LAYERS = (
     "errors",
+    "process",
     "config",
     "text",
     "alignment",

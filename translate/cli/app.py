@@ -12,6 +12,7 @@ import typer
 
 from translate.cli import align, doctor, evaluate, info, init, interactive, text, train, zoo
 from translate.errors import Stopped, UserError
+from translate.process import settle
 
 app = typer.Typer(
     name="translate",
@@ -27,9 +28,7 @@ for module in (init, train, evaluate, text, interactive, align, info, zoo, docto
 def main() -> None:
     """Run the command line; 0 done, 2 the user's mistake, 130 and 143 stopped by a signal, 1 our bug."""
     warnings.showwarning = _show_warning
-    # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
-    # made a training update 10 times slower; read when torch is loaded, which no import above does.
-    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    settle()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # a translation is UTF-8 as the corpus is, whatever the locale
     try:

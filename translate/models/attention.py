@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from translate.config import AttentionConfig
+from translate.models.recurrence import Product
 from translate.models.scores import SCORES, Sizes, split_heads
 from translate.models.state import EncodedSource, SourceCache
 
@@ -226,7 +227,7 @@ class Predicted(Scope):
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:
         super().__init__(config, query_width)
-        self.hidden = nn.Linear(query_width, config.width, bias=False)
+        self.hidden = Product(query_width, config.width, bias=False)
         self.v = nn.Linear(config.width, config.heads, bias=False)
 
     def centre(self, place: Place) -> Tensor:
@@ -316,9 +317,9 @@ class Attention(nn.Module):
         self.context_width = self.score.value_width
         self.num_groups = self.context_width if config.per_feature else config.heads
         self.hops = nn.ModuleList(
-            nn.Linear(query_width + self.context_width, query_width) for _ in range(config.hops - 1)
+            Product(query_width + self.context_width, query_width) for _ in range(config.hops - 1)
         )
-        self.out = nn.Linear(self.context_width, self.context_width, bias=False) if config.heads > 1 else None
+        self.out = Product(self.context_width, self.context_width, bias=False) if config.heads > 1 else None
         # How past looks change a key: k_ts = k_s + w · Σ_{t' < t} α_t's (See et al. 2017, eq. 11, for any score).
         self.covered = nn.Parameter(torch.empty(1, self.score.key_width)) if config.coverage else None
 

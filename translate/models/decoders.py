@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.models.attention import Attention
-from translate.models.recurrence import Hidden, Layer, Stack
+from translate.models.recurrence import Hidden, Layer, Product, Stack, one_gradient
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
 
@@ -154,11 +154,13 @@ class Decoder(nn.Module):
         embedded = self.embed(tgt_in)  # (B, T, E)
         state = self.start(source)
         founds, all_weights, all_notes = [], [], []
-        for gates, one in zip(self._hoist(embedded).unbind(dim=1), embedded.unbind(dim=1), strict=True):
-            found, state, weights = self._transition(gates, one, state, source)
-            founds.append(found)
-            all_weights.append(weights)
-            all_notes.append(state.notes)
+        hoisted = self._hoist(embedded)  # (B, T, gates · H)
+        with one_gradient():
+            for gates, one in zip(hoisted.unbind(dim=1), embedded.unbind(dim=1), strict=True):
+                found, state, weights = self._transition(gates, one, state, source)
+                founds.append(found)
+                all_weights.append(weights)
+                all_notes.append(state.notes)
         columns = [torch.stack(column, dim=1) for column in zip(*founds, strict=True)]  # (B, T, …) each
         return Decoded(self._readout(embedded, *columns), stack_steps(all_weights), stack_notes(all_notes))
 
@@ -229,9 +231,9 @@ class BahdanauDecoder(Decoder):
 
     def _build(self) -> None:
         features = self._feature_width()
-        self.read_state = nn.Linear(self.width, 2 * features)
-        self.read_token = nn.Linear(self.config.embedding.width, 2 * features, bias=False)
-        self.read_context = nn.Linear(self.context_width, 2 * features, bias=False)
+        self.read_state = Product(self.width, 2 * features)
+        self.read_token = Product(self.config.embedding.width, 2 * features, bias=False)
+        self.read_context = Product(self.context_width, 2 * features, bias=False)
 
     def _transition(
         self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
@@ -258,7 +260,7 @@ class LuongDecoder(Decoder):
         return self.width if self.config.decoder.input_feeding else 0
 
     def _build(self) -> None:
-        self.combine = nn.Linear(self.context_width + self.width, self.width, bias=False)
+        self.combine = Product(self.context_width + self.width, self.width, bias=False)
 
     def start(self, source: EncodedSource) -> State:
         state = super().start(source)
@@ -307,9 +309,9 @@ class ConditionalDecoder(Decoder):
     def _build(self) -> None:
         settings, features = self.config.decoder, self._feature_width()
         self.second = Layer(self.context_width, 0, self.width, settings.cell, settings.layer_norm)
-        self.read_state = nn.Linear(self.width, features)
-        self.read_token = nn.Linear(self.config.embedding.width, features, bias=False)
-        self.read_context = nn.Linear(self.context_width, features, bias=False)
+        self.read_state = Product(self.width, features)
+        self.read_token = Product(self.config.embedding.width, features, bias=False)
+        self.read_context = Product(self.context_width, features, bias=False)
 
     def _transition(
         self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
@@ -346,7 +348,7 @@ class TutorialDecoder(Decoder):
 
     def _build(self) -> None:
         self.combine_token = nn.Linear(self.config.embedding.width, self.width)
-        self.combine_context = nn.Linear(self.context_width, self.width, bias=False)
+        self.combine_context = Product(self.context_width, self.width, bias=False)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         return self.combine_token(embedded)  # (…, H)
@@ -376,7 +378,7 @@ class PlainDecoder(Decoder):
         return None
 
     def _build(self) -> None:
-        self.combine = nn.Linear(self.context_width + self.width, self.width, bias=False)
+        self.combine = Product(self.context_width + self.width, self.width, bias=False)
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
         state = self.start(source)

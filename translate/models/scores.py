@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from translate.models.recurrence import Product
+
 MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
 
 
@@ -127,7 +129,7 @@ class Additive(UnitScore):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
         self.key_width = sizes.width
-        self.query = nn.Linear(sizes.query, sizes.width, bias=False)
+        self.query = Product(sizes.query, sizes.width, bias=False)
         self.memory = nn.Linear(sizes.memory, sizes.width)
         if not sizes.per_feature:
             self.v = nn.Parameter(torch.empty(sizes.heads, sizes.width // sizes.heads))
@@ -262,7 +264,7 @@ class Linear(FlatScore):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.query = nn.Linear(sizes.query, self.key_width, bias=False)
+        self.query = Product(sizes.query, self.key_width, bias=False)
         self.memory = nn.Linear(sizes.memory, self.key_width, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -304,7 +306,7 @@ class Location(FlatScore):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
         self.positions = sizes.positions
-        self.w = nn.Linear(sizes.query, sizes.heads * sizes.positions)
+        self.w = Product(sizes.query, sizes.heads * sizes.positions)
 
     def keys(self, memory: Tensor) -> Tensor:
         return memory.new_zeros(*memory.shape[:2], self.key_width)  # (B, S, G)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
-MOST_ELEMENTS = 1 << 24  # of the (rows, V) tensor of log probabilities that exist at once
+MOST_ELEMENTS = 1 << 22  # of the (rows, V) tensor of log probabilities that exist at once
 
 
 class SequenceLoss(NamedTuple):
@@ -33,7 +35,82 @@ def sequence_loss(
     weights = None if decoded.weights is None else decoded.weights[tgt_valid]  # (N, S)
     targets = tgt_out[tgt_valid]  # (N,)
     sentences = torch.arange(len(tgt_out), device=tgt_out.device).unsqueeze(1).expand_as(tgt_out)[tgt_valid]  # (N,)
-    rows = max(1, MOST_ELEMENTS // model.decoder.out.bias.numel())
+    if model.decoder.copy is None:
+        out = model.decoder.out
+        smoothed, gold = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
+            out.fit(features), out.weight, out.bias, targets, smoothing
+        )
+    else:
+        smoothed, gold = _mixture_loss(model, features, weights, source, sentences, targets, smoothing)
+    by_place = gold.new_zeros(tgt_out.shape).masked_scatter(tgt_valid, gold)
+    return SequenceLoss(smoothed, -gold.sum(), by_place)
+
+
+def _rows(vocabulary: int) -> int:
+    """How many tokens may have their log probabilities at once."""
+    return max(1, MOST_ELEMENTS // vocabulary)
+
+
+class _VocabularyLoss(Function):
+    """Vocabulary product, log softmax and cross entropy, with the gradient formed while a chunk is at hand.
+
+    The sum over tokens is linear in what comes back to it, so that nothing has to be kept or computed twice: features
+    (N, F), weight (V, F), bias (V,), targets (N,) -> the loss () and the log probability of each target (N,).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        wide = torch.promote_types(features.dtype, torch.float32)
+        gold, loss = features.new_empty(len(targets), dtype=wide), features.new_zeros((), dtype=wide)
+        grads = None
+        if any(ctx.needs_input_grad[:3]):
+            grads = torch.empty_like(features), torch.zeros_like(weight), torch.zeros_like(bias)
+        rows = _rows(len(weight))
+        for begin in range(0, len(targets), rows):
+            part = slice(begin, begin + rows)
+            logits = F.linear(features[part], weight, bias)  # (n, V), in half precision under autocast
+            log_probs = F.log_softmax(logits, dim=-1, dtype=wide)  # (n, V)
+            chosen = targets[part].unsqueeze(1)  # (n, 1)
+            gold[part] = log_probs.gather(1, chosen).squeeze(1)
+            if smoothing:
+                loss -= smoothing * log_probs.mean(dim=1).sum()
+            if grads is None:
+                continue
+            by_logits = log_probs.exp_()  # p − smoothing / V − (1 − smoothing) at the target
+            if smoothing:
+                by_logits -= smoothing / len(weight)
+            by_logits.scatter_add_(1, chosen, by_logits.new_full((), smoothing - 1).expand_as(chosen))
+            by_logits = by_logits.to(logits.dtype)
+            grads[0][part] = by_logits @ weight.to(logits.dtype)
+            if logits.dtype == weight.dtype:
+                grads[1].addmm_(by_logits.t(), features[part])
+            else:
+                grads[1].add_(by_logits.t() @ features[part].to(logits.dtype))
+            grads[2].add_(by_logits.sum(dim=0))
+        ctx.grads = grads
+        ctx.mark_non_differentiable(gold)
+        return loss - (1 - smoothing) * gold.sum(), gold
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        assert ctx.grads is not None, "backward is called once"
+        grads, ctx.grads = ctx.grads, None
+        return *(one.mul_(grad) for one in grads), None, None
+
+
+def _mixture_loss(
+    model: Seq2Seq,
+    features: Tensor,
+    weights: Tensor | None,
+    source: EncodedSource,
+    sentences: Tensor,
+    targets: Tensor,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The same where the log probabilities are those of a mixture: by `Decoder.output`, whatever it mixes."""
 
     def chunk_loss(part: slice) -> tuple[Tensor, Tensor]:
         seen = None if weights is None else weights[part]
@@ -42,13 +119,10 @@ def sequence_loss(
         spread = log_probs.mean(dim=1).sum() if smoothing else gold.sum()
         return -(1 - smoothing) * gold.sum() - smoothing * spread, gold.detach()
 
+    rows = _rows(len(model.decoder.out.weight))
     if len(targets) <= rows:
-        smoothed, gold = chunk_loss(slice(None))
-    else:
-        # Several chunks: each is computed again in the backward pass, so that only one is ever held.
-        parts = [slice(begin, begin + rows) for begin in range(0, len(targets), rows)]
-        losses = [checkpoint(chunk_loss, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-        smoothed = torch.stack([loss for loss, _ in losses]).sum()
-        gold = torch.cat([part for _, part in losses])
-    by_place = gold.new_zeros(tgt_out.shape).masked_scatter(tgt_valid, gold)
-    return SequenceLoss(smoothed, -gold.sum(), by_place)
+        return chunk_loss(slice(None))
+    # Several chunks: each is computed again in the backward pass, so that only one is ever held.
+    parts = [slice(begin, begin + rows) for begin in range(0, len(targets), rows)]
+    losses = [checkpoint(chunk_loss, part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+    return torch.stack([loss for loss, _ in losses]).sum(), torch.cat([part for _, part in losses])

@@ -43,7 +43,7 @@ OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], TrainConfig, bool], Optimize
 def build_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     """The optimizer of a run; fused where the device has it."""
     parameters = list(model.parameters())
-    return OPTIMIZERS[config.optimizer](parameters, config, parameters[0].device.type == "cuda")
+    return OPTIMIZERS[config.optimizer](parameters, config, parameters[0].device.type in ("cuda", "cpu"))
 
 
 def learning_rate(config: TrainConfig, step: int, share: float, reductions: int) -> float:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from translate.config import TeacherForcingConfig
 from translate.models.decoders import stack_notes, stack_steps
+from translate.models.recurrence import one_gradient
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 from translate.text.tokenizer import BOS, PAD
@@ -48,17 +49,18 @@ def decode_mixed(
     forced = coins.expand(num_rows, length).to(tgt_in.device)  # (B, T)
     state, token = model.decoder.start(source), tgt_in[:, 0]
     features, weights, notes = [], [], []
-    for t in range(length):
-        feature, state, weight = model.decoder.step(token, state, source)
-        features.append(feature)
-        weights.append(weight)
-        notes.append(state.notes)
-        if t + 1 == length:
-            break
-        token = tgt_in[:, t + 1]
-        if not needless[t + 1]:
-            own = _own_word(model, feature, weight, source, config, generator)  # (B,)
-            token = torch.where(forced[:, t + 1], token, own)
+    with one_gradient():
+        for t in range(length):
+            feature, state, weight = model.decoder.step(token, state, source)
+            features.append(feature)
+            weights.append(weight)
+            notes.append(state.notes)
+            if t + 1 == length:
+                break
+            token = tgt_in[:, t + 1]
+            if not needless[t + 1]:
+                own = _own_word(model, feature, weight, source, config, generator)  # (B,)
+                token = torch.where(forced[:, t + 1], token, own)
     return Decoded(torch.stack(features, dim=1), stack_steps(weights), stack_notes(notes))
 
 

@@ -1,0 +1,24 @@
+"""How this process uses the machine; called once, before torch is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
+_LARGEST_BLOCK = 32 << 20  # more is not accepted
+
+
+def settle() -> None:
+    """Wait politely at barriers, and keep memory that will be needed again."""
+    # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
+    # made a training update 10 times slower; read when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    if sys.platform == "linux":
+        # glibc gives a large block back at once, and every 4 KiB of the next one costs a page fault: a tenth of an
+        # update. A libc that has no mallopt keeps its own ways.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)
+            mallopt(_TRIM_THRESHOLD, 2**31 - 1)
