@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from translate.config import AttentionConfig
-from translate.models.recurrence import Product
+from translate.models.recurrence import Product, mix
 from translate.models.scores import SCORES, Sizes, split_heads
 from translate.models.state import EncodedSource, SourceCache
 
@@ -359,7 +359,7 @@ class Attention(nn.Module):
         scores = self.score(query, keys)  # (B, G, T, S)
         weights = self.scope(scores, Place(query, steps, source.valid), select)  # (B, G, T, S), float32
         values = source.cache.values  # (B, G, S, C / G)
-        context = torch.matmul(weights.to(values.dtype), values)  # (B, G, T, C / G)
+        context = mix(weights.to(values.dtype), values)  # (B, G, T, C / G)
         context = context.transpose(1, 2).flatten(2)  # (B, T, C)
         mean = weights.mean(dim=1) if weights.size(1) > 1 else weights.squeeze(1)  # (B, T, S)
         return context if self.out is None else self.out(context), mean
