@@ -300,6 +300,8 @@ class TrainConfig(Section):
     """Where to compute; "auto" takes CUDA, then Apple's mps, then the CPU."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the matrix products; "auto" is bf16 or fp16 on CUDA and fp32 elsewhere."""
+    compile: bool = False
+    """Compile the decoder's step by torch.compile; costs a minute or two at the start and pays on GPUs, if at all."""
     threads: int = Field(0, ge=0)
     """CPU threads; 0 takes one for each core. It is part of the run: another number gives other roundings."""
     batch_tokens: int = Field(2000, ge=1)

@@ -43,8 +43,15 @@ class Batch:
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Batch:
         """The batch on a device; the lengths stay on the CPU, where packing and masks of ranges need them."""
+        return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pinned(self) -> Batch:
+        """The batch in memory from which a GPU can copy while the CPU goes on."""
+        return self._moved(Tensor.pin_memory)
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
         names = ("src", "src_valid", "tgt_in", "tgt_out", "tgt_valid")
-        moved: dict[str, Any] = {name: getattr(self, name).to(device, non_blocking=non_blocking) for name in names}
+        moved: dict[str, Any] = {name: move(getattr(self, name)) for name in names}
         return replace(self, **moved)
 
 
@@ -147,6 +154,7 @@ class BatchStream:
         position: int = 0,
         rank: int = 0,
         size: int = 1,
+        pinned: bool = False,
     ) -> None:
         if len(dataset) == 0:
             raise DataError(
@@ -158,7 +166,14 @@ class BatchStream:
         # The thread must not know the stream itself, or the stream would never be garbage.
         stopped = threading.Event()
         collated = partial(collate_shard, dataset, rank=rank, size=size)
-        work = (collated, order, epoch, position, self._queue, stopped)
+        work = (
+            (lambda rows: collated(rows).pinned()) if pinned else collated,
+            order,
+            epoch,
+            position,
+            self._queue,
+            stopped,
+        )
         thread = threading.Thread(target=_prefetch, args=work, name="batches", daemon=True)
         thread.start()
         self._finalizer: Callable[[], Any] = weakref.finalize(self, _end, thread, stopped)

@@ -178,8 +178,8 @@ def mix(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _loop_of(inputs: Tensor) -> _Loop | None:
-    """The loop we are in, where gradients are formed at all; autocast keeps to torch's own ways."""
-    if not torch.is_grad_enabled() or torch.is_autocast_enabled(inputs.device.type):
+    """The loop we are in, where gradients are formed at all; autocast and the compiler keep to torch's own ways."""
+    if not torch.is_grad_enabled() or torch.is_autocast_enabled(inputs.device.type) or torch.compiler.is_compiling():
         return None
     return _loop.get()
 

@@ -42,6 +42,8 @@ class Precision:
         self.name = resolve_precision(name, device)
         self.device = device
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32 for what stays in float32
 
     def autocast(self) -> AbstractContextManager[None]:
         """Matrix products in the chosen format; softmax and loss stay in float32."""

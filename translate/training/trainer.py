@@ -26,6 +26,7 @@ from translate.errors import NumericalError, RunError, Stopped
 from translate.evaluation.metrics import quick_scores
 from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
+from translate.training.compiling import compile_step
 from translate.training.distributed import ALONE, World
 from translate.training.job import Job, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
@@ -60,6 +61,10 @@ class Trainer:
             self.device
         )
         self.optimizer = build_optimizer(self.model, self.settings)
+        if self.settings.compile and world.leads:
+            reporter.say(compile_step(self.model.decoder))
+        elif self.settings.compile:
+            compile_step(self.model.decoder)
         self.objective = world.wrap(Objective(self.model, self.config))
         self.progress = Progress()
         self.stop: int | None = None  # the signal that all processes have agreed to stop for
@@ -84,7 +89,8 @@ class Trainer:
         lengths = self.job.train.src_lengths, self.job.train.tgt_lengths
         order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed)
         where = self.progress.epoch, self.progress.position
-        stream = BatchStream(self.job.train, order, *where, self.world.rank, self.world.size)
+        pinned = self.device.type == "cuda"
+        stream = BatchStream(self.job.train, order, *where, self.world.rank, self.world.size, pinned)
         self.signals.can_save = True
         self.started = time.monotonic()
         total = float(self.settings.steps or self.settings.minutes or 0)
@@ -166,8 +172,9 @@ class Trainer:
             loss += smoothed.detach() / num_tokens
         self.precision.scaler.unscale_(self.optimizer)
         limit = self.settings.clip or float("inf")
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        value = self._agree(float(loss))
+        found = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        norm, value = torch.stack([found, loss]).tolist()  # the one place where an update waits for its device
+        value = self._agree(value)
         if np.isfinite(norm) and np.isfinite(value):
             self.progress.skipped_in_a_row = 0
         else:
