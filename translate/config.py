@@ -515,6 +515,20 @@ def change_search(search: SearchConfig, **changes: Any) -> SearchConfig:
         raise ConfigError(_explain(key, problem)) from None
 
 
+def override_search(search: SearchConfig, overrides: Sequence[str]) -> SearchConfig:
+    """Search settings with `search.key=value` overrides from a command line."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, value = _split_override(override)
+        section, _, name = key.partition(".")
+        if section != "search" or name not in SearchConfig.model_fields:
+            close = difflib.get_close_matches(name or key, SearchConfig.model_fields, n=1)
+            hint = f"Did you mean 'search.{close[0]}'?" if close else "It changes settings of [search] only."
+            raise ConfigError(f"--set {override}: unknown setting. {hint}")
+        given[name] = value
+    return change_search(search, **given)
+
+
 def resolve_threads(config: Config) -> Config:
     """Replace `train.threads = 0` by this machine's number of cores, because the number is part of the run."""
     if config.train.threads:

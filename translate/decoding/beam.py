@@ -30,8 +30,9 @@ def beam_search(
     search: SearchConfig,
     num_best: int = 1,
     rules: Rules | None = None,
+    attention: bool = True,
 ) -> list[list[Hypothesis]]:
-    """Up to `num_best` hypotheses for each sentence, best first.
+    """Up to `num_best` hypotheses for each sentence, best first, with their attention.
 
     Each sentence has K places. A hypothesis that ends keeps its place, so the search grows narrower and a beam of one
     is greedy. `search.stop` says when a sentence is done; with `exact`, when nothing still open can reach its best
@@ -57,7 +58,7 @@ def beam_search(
         length += 1
         log_probs, state, weights = advance(model, tokens, state, rows)
         rules.apply(log_probs, sentences, length, past, None if required is None else required.closed)
-        history.record(tokens, parents, totals, weights)
+        history.record(tokens, parents, totals, weights if attention else None)
         coverage.look(weights)
         table = _Table(totals, log_probs, places, num_sentences, search, required)
         table_totals, table_tokens, table_parents, missing = table.choose(free)  # (B, K) each

@@ -23,9 +23,13 @@ from translate.text.tokenizer import BOS, EOS
 
 @torch.inference_mode()
 def greedy(
-    model: Seq2Seq | Ensemble, source: AnySource, search: SearchConfig, rules: Rules | None = None
+    model: Seq2Seq | Ensemble,
+    source: AnySource,
+    search: SearchConfig,
+    rules: Rules | None = None,
+    attention: bool = True,
 ) -> list[Hypothesis]:
-    """One hypothesis for each sentence; `search.beam` plays no part. Required words need a beam."""
+    """One hypothesis for each sentence, with its attention; `search.beam` plays no part. Required words need a beam."""
     rules = rules or Rules(source, search)
     assert rules.required is None, "beam_search looks for required words"
     totals = start_totals(source)  # (N,), N = B at first
@@ -37,7 +41,7 @@ def greedy(
         length += 1
         log_probs, state, weights = advance(model, tokens, state, rows)
         rules.apply(log_probs, sentences, length, past)
-        history.record(tokens, parents, totals, weights)
+        history.record(tokens, parents, totals, weights if attention else None)
         coverage.look(weights)
         gained, tokens = (best.squeeze(1) for best in likeliest(log_probs, 1))  # (N,)
         totals = totals + gained
