@@ -13,7 +13,7 @@ import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -381,10 +381,42 @@ class SearchConfig(Section):
     """What a log probability is divided by: nothing, the length, or Wu et al. 2016's ((5 + length) / 6) ** alpha."""
     alpha: float = Field(0.6, ge=0.0)
     """The exponent of "wu"."""
+    coverage_penalty: float = Field(0.0, ge=0.0)
+    """Weight of a penalty on source pieces that attention has passed over (Wu et al. 2016, eq. 14); 0 is off."""
+    stop: Literal["exact", "first", "full"] = "exact"
+    """When a sentence is done: nothing open can win any more, as many have ended as are asked for, all have ended."""
     length_ratio: float = Field(2.0, gt=0.0)
-    """Longest translation: length_ratio × source pieces + length_extra."""
+    """Longest translation: length_ratio × source pieces + length_extra; lengths count the end symbol."""
     length_extra: int = Field(10, ge=1)
     """See length_ratio."""
+    max_length: int = Field(0, ge=0)
+    """Longest translation, whatever the source; 0 means no limit but the one above."""
+    min_ratio: float = Field(0.0, ge=0.0)
+    """Shortest translation: min_ratio × source pieces."""
+    min_length: int = Field(0, ge=0)
+    """Shortest translation, whatever the source."""
+    no_repeat_ngram: int = Field(0, ge=0)
+    """No row of so many pieces comes twice in a translation; 0 is off."""
+    banned: tuple[str, ...] = ()
+    """Words and phrases that are never written, however they are cut into pieces."""
+    groups: int = Field(1, ge=1)
+    """Parts of the beam, each of which avoids what those before it write (Vijayakumar et al. 2018)."""
+    diversity: float = Field(0.5, ge=0.0)
+    """groups: what a piece loses for each time a group before has chosen it at the same step."""
+    sample: bool = False
+    """Draw translations instead of searching for the likeliest."""
+    temperature: float = Field(1.0, gt=0.0)
+    """sample: log probabilities are divided by it; below 1 the draw is tamer."""
+    top_k: int = Field(0, ge=0)
+    """sample: only so many of the likeliest pieces are drawn from; 0 means all."""
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    """sample: only the likeliest pieces that together have this probability are drawn from."""
+    seed: int = Field(1, ge=0, lt=2**31)
+    """sample: the same seed, line number and step give the same draw, whatever the batch."""
+    replace_unknown: bool = True
+    """tokenizer.kind = "word": write the source word that attention points to in place of an unknown word."""
+    keep_entities: bool = False
+    """E-mail addresses, URLs and numbers of the source must come in the translation as they are."""
     max_source: int = Field(512, ge=1)
     """Source pieces beyond this are cut off, with a warning."""
     batch_tokens: int = Field(4000, ge=1)
@@ -474,6 +506,31 @@ def dump_config(config: Config) -> str:
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
+def change_search(search: SearchConfig, **changes: Any) -> SearchConfig:
+    """Search settings with some of them changed and checked again; those that are None stay."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return SearchConfig.model_validate({**search.model_dump(), **given})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(["search", *map(str, problem["loc"])])
+        raise ConfigError(_explain(key, problem)) from None
+
+
+def override_search(search: SearchConfig, overrides: Sequence[str]) -> SearchConfig:
+    """Search settings with `search.key=value` overrides from a command line."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, value = _split_override(override)
+        section, _, name = key.partition(".")
+        if section != "search" or name not in SearchConfig.model_fields:
+            close = difflib.get_close_matches(name or key, SearchConfig.model_fields, n=1)
+            hint = f"Did you mean 'search.{close[0]}'?" if close else "It changes settings of [search] only."
+            raise ConfigError(f"--set {override}: unknown setting. {hint}")
+        given[name] = value
+    return change_search(search, **given)
+
+
 def resolve_threads(config: Config) -> Config:
     """Replace `train.threads = 0` by this machine's number of cores, because the number is part of the run."""
     if config.train.threads:
@@ -506,8 +563,10 @@ def _split_override(override: str) -> tuple[str, Any]:
     section = settings_of(parent)
     field = section.model_fields.get(name) if section is not None else None
     values = get_args(field.annotation) if field is not None else ()
-    if field is not None and (
-        field.annotation is str or any(isinstance(value, str) or value is str for value in values)
+    if (
+        field is not None
+        and get_origin(field.annotation) is not tuple
+        and (field.annotation is str or any(isinstance(value, str) or value is str for value in values))
     ):
         return key, raw  # a name is taken as it stands: data.source_lang=no is Norwegian
     try:

@@ -425,6 +425,12 @@ def test_interactive_session(tiny_run: Path, environment: dict[str, str], answer
         assert "1 to 100" in terminal.type(":beam 0")
         assert "1 to 100" in terminal.type(":nbest lots")
 
+        picture = tiny_run.parent / "seen.png"
+        assert "saved" in terminal.type(f":save {picture}")
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert "ends in .png" in terminal.type(":save picture.doc")
+        assert "cannot" in terminal.type(":save /nowhere/at/all.png")
+
         assert ":nbest N" in terminal.type(":help")
         assert ":haet: unknown command" in terminal.type(":haet")
         assert terminal.type("") == ""

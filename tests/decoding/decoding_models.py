@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -102,14 +103,27 @@ def check_against_forced(model: Seq2Seq, source: list[int], found: Hypothesis, s
         np.testing.assert_allclose(found.weights, weights[0, :, : len(source)], atol=1e-6)
 
 
-def exhaustive(model: Seq2Seq, source: list[int], longest: int, search: SearchConfig) -> Ranking:
-    """Scores and tokens of all translations of up to `longest` tokens with `</s>`, best first."""
+def exhaustive(
+    model: Seq2Seq,
+    source: list[int],
+    longest: int,
+    search: SearchConfig,
+    allowed: Callable[[tuple[int, ...]], bool] = lambda tokens: True,
+) -> Ranking:
+    """Scores and tokens of all allowed translations of up to `longest` tokens with `</s>`, best first."""
     words = [w for w in range(model.decoder.out.bias.numel()) if w not in (PAD, BOS, EOS)]
     scored = []
     for n in range(longest):
-        targets = list(product(words, repeat=n))
-        log_probs = log_prob_of(force_all(model, source, targets)[0], targets)
-        scored += [(divided(total, n + 1, search), tokens) for total, tokens in zip(log_probs, targets, strict=True)]
+        targets = [tokens for tokens in product(words, repeat=n) if allowed(tokens)]
+        if not targets:
+            continue
+        forced, weights = force_all(model, source, targets)
+        for i, (total, tokens) in enumerate(zip(log_prob_of(forced, targets), targets, strict=True)):
+            lost = 0.0
+            if weights is not None and search.coverage_penalty:
+                looked = weights[i].sum(dim=0)[: len(source) - 1]  # not at </s>
+                lost = search.coverage_penalty * float(looked.clamp(1e-3, 1.0).log().sum())
+            scored.append((divided(total, n + 1, search) + lost, tokens))
     return sorted(scored, reverse=True)
 
 

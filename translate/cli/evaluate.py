@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from translate.cli.options import BeamOption, DeviceOption, RunArgument
+from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
     from translate.evaluation.metrics import Evaluation
@@ -20,6 +20,7 @@ def command(
     reference: Annotated[Path | None, typer.Option(help="Its translations by people.")] = None,
     min_words: Annotated[int, typer.Option(min=0, help="Only sources of at least so many words.")] = 0,
     beam: BeamOption = None,
+    settings: SetOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -38,10 +39,10 @@ def command(
     Run.open(run)
     files = (source, reference) if source is not None and reference is not None else split_files(run, split)
     sources, references = read_pairs(*files, min_words=min_words)
-    translator = load_translator(run, beam, device)
+    translator = load_translator(run, beam, device, settings)
     evaluation, hypotheses = evaluate_lines(translator, sources, references)
     _print(evaluation, translator.search.beam, as_json)
-    if source is None and beam is None and not min_words:
+    if source is None and beam is None and not settings and not min_words:
         try:
             keep_translations(run, split, hypotheses, evaluation)
         except UserError as error:  # a run that may only be read has been scored all the same

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from translate.cli.options import BeamOption, DeviceOption, RunArgument
+from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from translate.decoding.translator import Translator
+    from translate.decoding.aligner import AlignedSentence
+    from translate.decoding.translator import Translation, Translator
 
 HELP = """Type a sentence and press Enter. Commands:
   :heat          show or hide the attention heat map under each translation
   :nbest N       show the N best translations
   :beam N        keep N hypotheses while searching; 1 is greedy
+  :save FILE     draw the last translation's attention into FILE, a .png, .svg or .pdf
   :help          this list
-  :quit          leave; Ctrl-D does too"""
+  :quit          leave; Ctrl-D does too
+The arrow keys bring back earlier lines. Ctrl-C stops a sentence."""
 
 
-def command(run: RunArgument, beam: BeamOption = None, device: DeviceOption = "auto") -> None:
+def command(
+    run: RunArgument, beam: BeamOption = None, settings: SetOption = None, device: DeviceOption = "auto"
+) -> None:
     """A prompt: type a sentence, see its translation, its rivals, and where the model looked."""
     from rich.console import Console
 
     from translate.cli.options import load_translator
 
-    translator = load_translator(run, beam, device)
+    translator = load_translator(run, beam, device, settings)
     console = Console(highlight=False)
     console.print(f"{run}: type a sentence, or :help.", markup=False)
     Session(translator, console).loop()
@@ -39,6 +45,8 @@ class Session:
         self.console = console
         self.num_best = 1
         self.heat = False
+        self.asked = 0  # sentences so far: the line number of a draw
+        self.last: tuple[str, Translation] | None = None
 
     def loop(self) -> None:
         """Read and answer until the input ends."""
@@ -67,6 +75,8 @@ class Session:
             self.console.print(f"heat map {'on' if self.heat else 'off'}")
         elif name in (":nbest", ":beam"):
             self._set_number(name, value.strip())
+        elif name == ":save":
+            self._save(value.strip())
         elif name == ":help":
             self.console.print(HELP, markup=False)
         elif name.startswith(":"):
@@ -89,26 +99,58 @@ class Session:
         self.console.print(f"beam {beam}, {self.num_best} best", markup=False)
 
     def _translate(self, line: str) -> None:
-        from translate.decoding.aligner import align_translation
+        from translate.errors import UserError
         from translate.figures.labels import visible
         from translate.figures.terminal import terminal_heatmap
 
+        self.asked += 1
         try:
-            best = self.translator.translate([line], num_best=self.num_best)[0]
+            best = self.translator.translate([line], num_best=self.num_best, first_line=self.asked)[0]
         except KeyboardInterrupt:
             self.console.print("stopped")
             return
+        except UserError as error:  # a beam that its groups do not divide, for instance
+            self.console.print(str(error), markup=False)
+            return
+        self.last = (line, best[0])
         for translation in best:
             shown = visible(translation.text) if translation.text else ""
             prefix = f"{translation.score:7.3f}  " if self.num_best > 1 else ""
             self.console.print(prefix + shown, markup=False, soft_wrap=True)
         if not self.heat:
             return
-        if best[0].attention is None:
+        aligned = self._aligned()
+        if aligned is not None:
+            columns = [*aligned.source_words, "</s>"]
+            self.console.print(
+                terminal_heatmap(aligned.word_weights, columns, aligned.target_words, self.console.width),
+                soft_wrap=True,
+            )
+
+    def _aligned(self) -> AlignedSentence | None:
+        """The last translation with its attention over words, or a word on why there is none."""
+        from translate.decoding.aligner import align_translation
+
+        if self.last is None:
+            self.console.print("there is no translation yet: type a sentence first")
+            return None
+        line, translation = self.last
+        if translation.attention is None:
             self.console.print("this run's decoder has no attention to show")
+            return None
+        return align_translation(self.translator, line, translation)
+
+    def _save(self, name: str) -> None:
+        from translate.errors import UserError
+        from translate.figures.heatmap import save_heatmap
+
+        path = Path(name).expanduser()
+        aligned = self._aligned()
+        if aligned is None:
             return
-        aligned = align_translation(self.translator, line, best[0])
-        columns = [*aligned.source_words, "</s>"]
-        self.console.print(
-            terminal_heatmap(aligned.word_weights, columns, aligned.target_words, self.console.width), soft_wrap=True
-        )
+        try:
+            save_heatmap(path, aligned.word_weights, [*aligned.source_words, "</s>"], aligned.target_words)
+        except UserError as error:
+            self.console.print(str(error), markup=False)
+            return
+        self.console.print(f"saved {path}", markup=False, soft_wrap=True)

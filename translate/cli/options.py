@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    import torch
+
     from translate.decoding.translator import Translator
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as `translate train` made it.")]
 BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. The run's own if left out.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change a setting of [search], as in search.stop=full. Repeatable."
+    ),
+]
 
 
-def load_translator(run: Path, beam: int | None, device: str) -> Translator:
+def load_translator(
+    run: Path, beam: int | None, device: str, settings: Sequence[str] | None = None, ensemble: Sequence[Path] = ()
+) -> Translator:
     """The run's best model, with its own search settings unless told otherwise."""
+    from translate.config import change_search, override_search
     from translate.decoding.translator import Translator
+
+    translator = Translator.load(run, find_device(device), ensemble)
+    translator.search = change_search(override_search(translator.search, settings or ()), beam=beam)
+    return translator
+
+
+def find_device(name: str) -> torch.device:
+    """The device that --device names."""
     from translate.errors import UserError
     from translate.training.precision import resolve_device
 
-    if device not in ("auto", "cpu", "cuda", "mps"):
-        raise UserError(f"--device {device}: there are auto, cpu, cuda and mps.")
-    translator = Translator.load(run, resolve_device(device))
-    if beam is not None:
-        translator.search = translator.search.model_copy(update={"beam": beam})
-    return translator
+    if name not in ("auto", "cpu", "cuda", "mps"):
+        raise UserError(f"--device {name}: there are auto, cpu, cuda and mps.")
+    return resolve_device(name)

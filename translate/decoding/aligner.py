@@ -56,7 +56,7 @@ def align_translation(
     assert translation.attention is not None
     source_words, src_words = _cut(translator.source, source, len(translation.src_ids) - 1)
     if target is None:
-        target, tgt_words = translator.target.decode_words(translation.tgt_ids)
+        target, tgt_words = translation.text, translator.target.decode_words(translation.tgt_ids)[1]
         target_words = _words(target)
     else:
         target_words, tgt_words = _cut(translator.target, target, len(translation.tgt_ids) - 1)

@@ -14,10 +14,15 @@ import torch
 from torch import Tensor
 
 from translate.config import SearchConfig
+from translate.decoding.ensemble import AnySource, AnyState, Ensemble
 from translate.errors import NumericalError
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
-from translate.text.tokenizer import BOS, EOS, PAD
+from translate.text.tokenizer import EOS
+
+LEAST_COVERED = 1e-3  # what a position that was never looked at counts as: sparse weights can be nil
+_NOT_FINITE = "The model's probabilities are not finite numbers. Go back to an earlier checkpoint."
+_BLOCK = 32  # pieces of the vocabulary that are compared by their greatest first
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,10 @@ class Hypothesis:
 
     tokens: tuple[int, ...]  # without <s> and </s>
     log_prob: float  # of all tokens and </s>
-    score: float  # what is ranked: the log probability after length normalisation
+    score: float  # what is ranked: the log probability after length normalisation and coverage penalty
     # float32 (len(tokens) + 1, S) over the sentence's own positions, the last row that of </s>; None without attention
     weights: np.ndarray | None = field(compare=False)
+    token_log_probs: tuple[float, ...] = field(default=(), compare=False)  # of each token and </s>
 
 
 def _none(length: Tensor, alpha: float) -> Tensor:
@@ -49,45 +55,102 @@ NORMALIZATIONS: dict[str, Callable[[Tensor, float], Tensor]] = {"none": _none, "
 
 
 def normalise(log_prob: Tensor, length: Tensor | int, search: SearchConfig) -> Tensor:
-    """The score of hypotheses whose length counts `</s>`."""
+    """The score of hypotheses whose length counts `</s>`, before any coverage penalty."""
     length = torch.as_tensor(length, dtype=log_prob.dtype, device=log_prob.device)
     return log_prob / NORMALIZATIONS[search.normalization](length, search.alpha)
 
 
+class Coverage:
+    """How much each live row has looked at each source piece, and what it loses for those it passed over.
+
+    Wu et al. 2016, eq. 14: β Σ_s log(min(Σ_t α_ts, 1)), over the pieces without `</s>`. It is at most nil.
+    """
+
+    def __init__(self, source: AnySource, search: SearchConfig) -> None:
+        self.weight = search.coverage_penalty
+        self.words = source.valid & (source.tokens != EOS)  # (B, S)
+        self.looked: Tensor | None = None  # (N, S)
+
+    def look(self, weights: Tensor | None) -> None:
+        """Add the weights (N, S) of a step."""
+        if self.weight and weights is not None:
+            self.looked = weights if self.looked is None else self.looked + weights
+
+    def penalty(self, rows: Tensor, sentences: Tensor) -> Tensor | float:
+        """What the hypotheses that go through the given rows (…) and belong to the given sentences (…) lose."""
+        if self.looked is None:
+            return 0.0
+        missed = self.looked[rows].clamp(LEAST_COVERED, 1.0).log() * self.words[sentences]  # (…, S)
+        return self.weight * missed.sum(dim=-1)
+
+    def select(self, rows: Tensor) -> None:
+        if self.looked is not None:
+            self.looked = self.looked.index_select(0, rows)
+
+
 def max_lengths(src_lengths: Tensor, search: SearchConfig) -> Tensor:
     """The longest translation of each source (B,); lengths count `</s>` on both sides, the ratio looks at pieces."""
+    longest = _relative(src_lengths, search.length_ratio, search.length_extra).floor().long()
+    if search.max_length:
+        longest = longest.clamp(max=search.max_length)
+    return longest.to(src_lengths.device)
+
+
+def min_lengths(src_lengths: Tensor, search: SearchConfig) -> Tensor:
+    """The shortest translation of each source (B,), counted as the longest is and never above it."""
+    shortest = _relative(src_lengths, search.min_ratio, 0).ceil().long().clamp(min=max(search.min_length, 1))
+    return torch.minimum(shortest.to(src_lengths.device), max_lengths(src_lengths, search))
+
+
+def _relative(src_lengths: Tensor, ratio: float, extra: int) -> Tensor:
     pieces = (src_lengths.cpu() - 1).clamp(min=0)
-    longest = pieces.double() * search.length_ratio + search.length_extra  # on the CPU: mps has no float64
-    return longest.floor().long().to(src_lengths.device)
+    return pieces.double() * ratio + extra  # on the CPU: mps has no float64
 
 
 def advance(
-    model: Seq2Seq, tokens: Tensor, state: State, source: EncodedSource, last: Tensor
-) -> tuple[Tensor, State, Tensor | None]:
-    """One step of all rows: log probabilities (N, V) of what may follow, the next state, weights (N, S).
-
-    Padding and `<s>` never follow, and where `last` (N,) is True only `</s>` does.
-    """
+    model: Seq2Seq | Ensemble, tokens: Tensor, state: AnyState, source: AnySource
+) -> tuple[Tensor, AnyState, Tensor | None]:
+    """One step of all rows: log probabilities (N, V), the next state, weights (N, S)."""
     assert not model.training, "search needs a model in evaluation mode"
+    if isinstance(model, Ensemble):
+        return model.advance(tokens, state, source)
+    assert isinstance(state, State)
+    assert isinstance(source, EncodedSource)
     features, state, weights = model.decoder.step(tokens, state, source)
-    log_probs = model.decoder.output(features, weights, source)  # (N, V)
-    log_probs[:, [PAD, BOS]] = -torch.inf
-    forced = last.nonzero().squeeze(1)
-    ends = log_probs[forced, EOS]
-    log_probs[forced] = -torch.inf
-    log_probs[forced, EOS] = ends
-    return log_probs, state, weights
+    return model.decoder.output(features, weights, source), state, weights
+
+
+def start(model: Seq2Seq | Ensemble, source: AnySource) -> AnyState:
+    """The state before the first step."""
+    if isinstance(model, Ensemble):
+        return model.start(source)
+    assert isinstance(source, EncodedSource)
+    return model.decoder.start(source)
 
 
 def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Up to `count` best tokens of each row, best first: log probabilities and tokens (N, min(count, V)).
 
-    Greedy and beam search both choose here, so equal probabilities fall the same way in both.
+    Greedy and beam search both choose here, so equal probabilities fall the same way in both. A large vocabulary is
+    first cut into blocks: the best tokens lie in the blocks with the best maxima.
     """
-    return log_probs.topk(min(count, log_probs.size(1)), dim=1)
+    vocabulary = log_probs.size(1)
+    blocks = vocabulary // _BLOCK
+    if blocks < 4 * count or log_probs.device.type != "cpu":
+        return log_probs.topk(min(count, vocabulary), dim=1)
+    whole = blocks * _BLOCK
+    maxima = log_probs[:, :whole].unflatten(1, (_BLOCK, blocks)).amax(dim=1)  # block i has tokens i, i + blocks, …
+    picks = torch.cat([maxima, log_probs[:, whole:]], dim=1).topk(count, dim=1).indices  # (N, count)
+    inside = picks.unsqueeze(2) + blocks * torch.arange(_BLOCK, device=picks.device)  # (N, count, BLOCK)
+    alone = (picks >= blocks).unsqueeze(2)  # a token after the last block
+    tokens = torch.where(alone, picks.unsqueeze(2) + (whole - blocks), inside)  # (N, count, BLOCK)
+    values = log_probs.gather(1, tokens.flatten(1)).view_as(tokens)
+    copies = alone & (torch.arange(_BLOCK, device=picks.device) > 0)
+    best, places = values.masked_fill(copies, -torch.inf).flatten(1).topk(count, dim=1)
+    return best, tokens.flatten(1).gather(1, places)
 
 
-def start_totals(source: EncodedSource) -> Tensor:
+def start_totals(source: AnySource) -> Tensor:
     """Log probabilities (B,) of nothing written yet, in at least float32."""
     dtype = torch.promote_types(source.summary.dtype, torch.float32)
     return source.summary.new_zeros(source.tokens.size(0), dtype=dtype)
@@ -101,6 +164,7 @@ class Ended(NamedTuple):
     rows: Tensor  # the row of the step that gave </s>
     log_probs: Tensor
     scores: Tensor
+    missing: Tensor  # how many tokens of required words they lack
 
 
 class History:
@@ -109,50 +173,73 @@ class History:
     def __init__(self) -> None:
         self.tokens: list[Tensor] = []  # of each step (N,), what its rows read
         self.parents: list[Tensor] = []  # of each step (N,), the rows of the step before that its rows continue
+        self.totals: list[Tensor] = []  # of each step (N,), the log probability of all that its rows have read
         self.weights: list[Tensor] = []  # of each step (N, S), where its rows looked
         self.ended: list[Ended] = []
 
-    def record(self, tokens: Tensor, parents: Tensor, weights: Tensor | None) -> None:
+    def record(self, tokens: Tensor, parents: Tensor, totals: Tensor, weights: Tensor | None) -> None:
         """Add a step."""
         self.tokens.append(tokens)
         self.parents.append(parents)
+        self.totals.append(totals)
         if weights is not None:
             self.weights.append(weights)
 
-    def end(self, sentences: Tensor, rows: Tensor, log_probs: Tensor, scores: Tensor) -> None:
+    def end(
+        self, sentences: Tensor, rows: Tensor, log_probs: Tensor, scores: Tensor, missing: Tensor | None = None
+    ) -> None:
         """Add hypotheses to which rows of the newest step gave `</s>`."""
         lengths = torch.full_like(rows, len(self.tokens))
-        self.ended.append(Ended(sentences, lengths, rows, log_probs, scores))
+        missing = torch.zeros_like(rows) if missing is None else missing
+        self.ended.append(Ended(sentences, lengths, rows, log_probs, scores, missing))
 
-    def best(self, num_best: int, valid: Tensor) -> list[list[Hypothesis]]:
-        """Up to `num_best` hypotheses of each sentence, best first, of equal ones the one that ended first."""
+    def best(self, num_best: int, valid: Tensor, most: int | None = None) -> list[list[Hypothesis]]:
+        """Up to `num_best` different hypotheses of each sentence, best first, of equal ones the one that ended first.
+
+        `most` is how many to look at where some may be the same.
+        """
+        if not self.ended:
+            raise NumericalError(_NOT_FINITE)
         ended = Ended(*(torch.cat(column) for column in zip(*self.ended, strict=True)))
         order = ended.scores.argsort(descending=True, stable=True)
-        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by score
+        order = order[ended.missing[order].argsort(stable=True)]
+        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by what is missing, then score
         grouped = ended.sentences[order]
         rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-        order = order[rank < num_best]
-        tokens, weights = self._trace(ended.rows[order], ended.lengths[order])
+        order = order[rank < (most or num_best)]
+        tokens, totals, weights = self._trace(ended.rows[order], ended.lengths[order])
         found: list[list[Hypothesis]] = [[] for _ in range(valid.size(0))]
-        own = valid.cpu().numpy()
-        columns = (column[order].tolist() for column in ended)
-        for i, (sentence, length, _, log_prob, score) in enumerate(zip(*columns, strict=True)):
-            seen = None if weights is None else weights[i, :length][:, own[sentence]]
-            found[sentence].append(Hypothesis(tuple(tokens[i, 1:length].tolist()), log_prob, score, seen))
+        widths = valid.sum(dim=1).tolist()  # padding comes at the end
+        columns = (column[order].tolist() for column in (ended.sentences, ended.lengths, ended.log_probs, ended.scores))
+        for i, (sentence, length, log_prob, score) in enumerate(zip(*columns, strict=True)):
+            if len(found[sentence]) == num_best:
+                continue
+            words = tuple(tokens[i, 1:length].tolist())
+            if most is not None and any(words == one.tokens for one in found[sentence]):
+                continue
+            seen = None if weights is None else np.ascontiguousarray(weights[i, :length, : widths[sentence]])
+            steps = np.diff(totals[i, :length], append=log_prob).tolist()
+            found[sentence].append(Hypothesis(words, log_prob, score, seen, tuple(steps)))
         if not all(one and np.isfinite(one[0].log_prob) for one in found):
-            raise NumericalError("The model's probabilities are not finite numbers. Go back to an earlier checkpoint.")
+            raise NumericalError(_NOT_FINITE)
         return found
 
-    def _trace(self, rows: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
-        """Follow hypotheses back from the rows that ended them: what they read (R, T), where they looked (R, T, S)."""
+    def _trace(self, rows: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Follow hypotheses back from the rows that ended them.
+
+        What they read (R, T), how likely it was up to each step (R, T), where they looked (R, T, S).
+        """
         shape = (len(rows), len(self.tokens))
         tokens = rows.new_zeros(shape)
+        totals = self.totals[0].new_zeros(shape)
         weights = self.weights[0].new_zeros(*shape, self.weights[0].size(1)) if self.weights else None
         for step in reversed(range(len(self.tokens))):
             alive = (lengths > step).nonzero().squeeze(1)
             at = rows[alive]
             tokens[alive, step] = self.tokens[step][at]
+            totals[alive, step] = self.totals[step][at]
             if weights is not None:
                 weights[alive, step] = self.weights[step][at]
             rows = rows.index_copy(0, alive, self.parents[step][at])
-        return tokens.cpu().numpy(), None if weights is None else weights.float().cpu().numpy()
+        seen = None if weights is None else weights.float().cpu().numpy()
+        return tokens.cpu().numpy(), totals.cpu().double().numpy(), seen

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import stat
+import sys
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from translate.errors import DataError
 from translate.text.corpus import read_lines
 
 MOST_LINES = 1000
 
 
-def line_chunks(path: Path) -> Iterator[list[str]]:
-    """What has arrived, in order, at most a thousand lines at a time; `-` is stdin."""
+def line_chunks(path: Path, skip: int = 0) -> Iterator[list[str]]:
+    """What has arrived after the first `skip` lines, in order, at most a thousand lines at a time; `-` is stdin."""
+    lines = islice(read_lines(path), skip, None)
+    if not _waits(path):  # all of it is there already
+        while chunk := list(islice(lines, MOST_LINES)):
+            yield chunk
+        return
     arrived: queue.Queue[str | BaseException | None] = queue.Queue(2 * MOST_LINES)
-    threading.Thread(target=_read, args=(path, arrived), daemon=True).start()
+    threading.Thread(target=_read, args=(lines, arrived), daemon=True).start()
     while True:
         chunk, item = [], arrived.get()
         while isinstance(item, str):
@@ -31,10 +41,58 @@ def line_chunks(path: Path) -> Iterator[list[str]]:
             return
 
 
-def _read(path: Path, arrived: queue.Queue[str | BaseException | None]) -> None:
+def _waits(path: Path) -> bool:
+    """Whether reading may have to wait for someone to write."""
     try:
-        for line in read_lines(path):
+        status = os.fstat(sys.stdin.fileno()) if str(path) == "-" else path.stat()
+    except OSError:
+        return False  # reading it will tell why
+    return not stat.S_ISREG(status.st_mode)
+
+
+def _read(lines: Iterator[str], arrived: queue.Queue[str | BaseException | None]) -> None:
+    try:
+        for line in lines:
             arrived.put(line)
         arrived.put(None)
     except BaseException as error:
         arrived.put(error)
+
+
+class Beside:
+    """A file with one line for each line of the input, such as prefixes."""
+
+    def __init__(self, path: Path, skip: int = 0) -> None:
+        self.path = path
+        self.given = skip
+        self._lines = islice(read_lines(path), skip, None)
+
+    def next(self, count: int) -> list[str]:
+        """The next so many lines."""
+        some = list(islice(self._lines, count))
+        self.given += len(some)
+        if len(some) < count:
+            raise DataError(
+                f"{self.path} has {self.given} lines, the input has more: it needs a line for each of them."
+            )
+        return some
+
+
+def count_answered(path: Path, per_line: int) -> int:
+    """How many lines of the input a file answers, at so many lines for each; what is left over is cut off."""
+    if not path.exists():
+        return 0
+    try:
+        with path.open("r+b") as file:
+            lines = position = whole = 0
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                position += len(line)
+                lines += 1
+                if lines % per_line == 0:
+                    whole = position
+            file.truncate(whole)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be continued: {error.strerror}.") from None
+    return lines // per_line

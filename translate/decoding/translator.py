@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +18,17 @@ from translate.config import SearchConfig
 from translate.data.batches import Batch, collate, collate_source, token_batches
 from translate.data.dataset import PairDataset
 from translate.decoding.beam import beam_search
+from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
+from translate.decoding.rules import Pieces, Rules, Wish
+from translate.decoding.sampling import sample
+from translate.decoding.words import banned_pieces, make_wishes, replace_unknown
+from translate.errors import ConfigError, RunError
 from translate.models.seq2seq import Seq2Seq
-from translate.text.tokenizer import EOS, Tokenizer
+from translate.text.tokenizer import EOS, UNK, Tokenizer
+
+MOST_ELEMENTS = 1 << 22  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,7 @@ class Translation:
 
     text: str
     score: float
-    """Log probability by the search's length normalisation: what is ranked."""
+    """Log probability by the search's length normalisation and coverage penalty: what is ranked."""
     log_prob: float
     src_ids: tuple[int, ...]
     """Source pieces and `</s>`."""
@@ -36,10 +45,14 @@ class Translation:
     """Target pieces and `</s>`."""
     attention: NDArray[np.float32] | None
     """Weights (target, source) of the pieces and `</s>`; None for a decoder without attention."""
+    tokens: tuple[str, ...] = ()
+    """Target pieces and `</s>` by name."""
+    token_log_probs: tuple[float, ...] = ()
+    """Log probability of each of them."""
 
 
 class Translator:
-    """A model with its tokenizers."""
+    """One or several models with their tokenizers."""
 
     def __init__(
         self,
@@ -48,31 +61,66 @@ class Translator:
         target: Tokenizer,
         search: SearchConfig,
         device: torch.device | str = "cpu",
+        others: Sequence[Seq2Seq] = (),
     ) -> None:
         self.model = model
+        self.models = (model, *others)
         self.source = source
         self.target = target
         self.search = search
         self.device = torch.device(device)
 
     @classmethod
-    def load(cls, path: Path, device: torch.device | str = "cpu") -> Translator:
-        """The best model of a run."""
-        run = Run.open(path)
+    def load(
+        cls, path: Path | str, device: torch.device | str = "cpu", ensemble: Sequence[Path | str] = ()
+    ) -> Translator:
+        """The best model of a run, alone or with those of other runs that have the same tokenizers."""
+        run = Run.open(Path(path))
         source, target = run.tokenizers()
-        return cls(run.load_model().to(device), source, target, run.config().search, device)
+        others = []
+        for other in map(Run.open, map(Path, ensemble)):
+            if tuple(one.model for one in other.tokenizers()) != (source.model, target.model):
+                raise RunError(
+                    f"{other.path} and {path} have different tokenizers, so their words cannot be averaged. "
+                    f"Train one from the other's with train.init_from, or with the same data, seed and [tokenizer]."
+                )
+            others.append(other.load_model().to(device))
+        return cls(run.load_model().to(device), source, target, run.config().search, device, others)
+
+    @cached_property
+    def network(self) -> Seq2Seq | Ensemble:
+        """What search asks: the model, or all of them together."""
+        return Ensemble(self.models) if len(self.models) > 1 else self.model
 
     def translate(
-        self, lines: Sequence[str], search: SearchConfig | None = None, num_best: int = 1, first_line: int = 1
+        self,
+        lines: Sequence[str],
+        search: SearchConfig | None = None,
+        num_best: int = 1,
+        first_line: int = 1,
+        prefixes: Sequence[str] | None = None,
+        required: Sequence[Sequence[str]] | None = None,
+        attention: bool = True,
     ) -> list[list[Translation]]:
-        """For each line its best translations, best first; an empty line has one empty translation."""
+        """For each line its best translations, best first; an empty line has one empty translation.
+
+        A translation starts with the line's prefix and holds each of its required words. `first_line` is the number of
+        the first line, in warnings and for draws. Without `attention` it is not kept, which saves time.
+        """
         search = search or self.search
         sentences = self._encode(lines, search.max_source, first_line)
+        wishes = make_wishes(self.target, lines, prefixes, required, search.keep_entities, first_line)
+        banned = banned_pieces(self.target, search.banned)
+        replaces = search.replace_unknown and self.target.whole_words
         results = [[self._empty()] for _ in lines]
-        for rows in self._batches(sentences, search.batch_tokens):
-            hypotheses = self._search([sentences[row] for row in rows], search, num_best)
-            for row, found in zip(rows, hypotheses, strict=True):
-                results[row] = [self._translation(sentences[row], hypothesis) for hypothesis in found]
+        for rows in self._batches(sentences, search, num_best):
+            some = [sentences[row] for row in rows]
+            wanted = None if wishes is None else [wishes[row] for row in rows]
+            numbers = [first_line + int(row) for row in rows]
+            found = self._search(some, search, num_best, banned, wanted, numbers, attention or replaces)
+            for row, hypotheses in zip(rows, found, strict=True):
+                best = [self._translation(sentences[row], hypothesis) for hypothesis in hypotheses]
+                results[row] = [self._replaced(lines[row], one) for one in best] if replaces else best
         return results
 
     def force(self, sources: Sequence[str], targets: Sequence[str], first_line: int = 1) -> list[Translation]:
@@ -91,33 +139,66 @@ class Translator:
 
     @torch.inference_mode()
     def _forced(self, batch: Batch) -> Iterator[Translation]:
-        self.model.eval()
         moved = batch.to(self.device)
-        decoded, source = self.model(moved.src, moved.src_valid, moved.src_lengths, moved.tgt_in)
+        members = []
+        for model in self.models:
+            model.eval()
+            members.append((model, *model(moved.src, moved.src_valid, moved.src_lengths, moved.tgt_in)))
         columns = []
         for t, tokens in enumerate(moved.tgt_out.unbind(dim=1)):  # one position at a time: (B·T, V) could be huge
-            weights = None if decoded.weights is None else decoded.weights[:, t]
-            log_probs = self.model.decoder.output(decoded.features[:, t], weights, source)  # (B, V)
-            columns.append(log_probs.gather(1, tokens.unsqueeze(1)))  # (B, 1)
-        totals = (torch.cat(columns, dim=1) * moved.tgt_valid).sum(dim=1)  # (B,)
+            gold = []
+            for model, decoded, source in members:
+                weights = None if decoded.weights is None else decoded.weights[:, t]
+                log_probs = model.decoder.output(decoded.features[:, t], weights, source)  # (B, V)
+                gold.append(log_probs.gather(1, tokens.unsqueeze(1)))  # (B, 1)
+            columns.append(torch.logsumexp(torch.stack(gold), dim=0) - math.log(len(gold)) if gold[1:] else gold[0])
+        steps = torch.cat(columns, dim=1) * moved.tgt_valid  # (B, T)
+        totals = steps.sum(dim=1)  # (B,)
         scores = normalise(totals, moved.tgt_valid.sum(dim=1), self.search)
+        looks = [decoded.weights for _, decoded, _ in members if decoded.weights is not None]
+        mean = (
+            (looks[0] if len(looks) == 1 else torch.stack(looks).mean(dim=0)).float().cpu().numpy() if looks else None
+        )
+        by_token = steps.tolist()
         for row, (total, score) in enumerate(zip(totals.tolist(), scores.tolist(), strict=True)):
             num_src, num_tgt = int(batch.src_valid[row].sum()), int(batch.tgt_valid[row].sum())
             tgt_ids = tuple(batch.tgt_out[row, :num_tgt].tolist())
-            attention = None
-            if decoded.weights is not None:
-                attention = decoded.weights[row, :num_tgt, :num_src].float().cpu().numpy()
-            src_ids = tuple(batch.src[row, :num_src].tolist())
-            yield Translation(self.target.decode(tgt_ids), score, total, src_ids, tgt_ids, attention)
+            yield Translation(
+                text=self.target.decode(tgt_ids),
+                score=score,
+                log_prob=total,
+                src_ids=tuple(batch.src[row, :num_src].tolist()),
+                tgt_ids=tgt_ids,
+                attention=None if mean is None else mean[row, :num_tgt, :num_src],
+                tokens=tuple(self.target.pieces(tgt_ids)),
+                token_log_probs=tuple(by_token[row][:num_tgt]),
+            )
 
     @torch.inference_mode()
-    def _search(self, sentences: list[list[int]], search: SearchConfig, num_best: int) -> list[list[Hypothesis]]:
-        self.model.eval()
+    def _search(
+        self,
+        sentences: list[list[int]],
+        search: SearchConfig,
+        num_best: int,
+        banned: list[Pieces],
+        wishes: list[Wish] | None,
+        numbers: list[int],
+        attention: bool,
+    ) -> list[list[Hypothesis]]:
+        network = self.network
+        network.eval()
         src, valid, lengths = collate_source(sentences)
-        source = self.model.encode(src.to(self.device), valid.to(self.device), lengths)
-        if search.beam == 1 and num_best == 1:
-            return [[hypothesis] for hypothesis in greedy(self.model, source, search)]
-        return beam_search(self.model, source, search, num_best)
+        source = network.encode(src.to(self.device), valid.to(self.device), lengths)
+        rules = Rules(source, search, banned, wishes)
+        if search.sample:
+            if rules.required is not None:
+                raise ConfigError(
+                    "Required words (search.keep_entities among them) are searched for, not drawn: leave out --sample."
+                )
+            return sample(network, source, search, numbers, num_best, rules, attention)
+        if search.beam == 1 and num_best == 1 and rules.required is None:
+            return [[hypothesis] for hypothesis in greedy(network, source, search, rules, attention)]
+        return beam_search(network, source, search, num_best, rules, attention)
 
     def _encode(
         self, lines: Sequence[str], longest: int, first_line: int, side: Tokenizer | None = None
@@ -132,22 +213,33 @@ class Translator:
                 )
         return [sentence[:longest] for sentence in sentences]
 
-    def _batches(self, sentences: list[list[int]], budget: int) -> list[NDArray[np.int64]]:
+    def _batches(self, sentences: list[list[int]], search: SearchConfig, num_best: int) -> list[NDArray[np.int64]]:
         """Rows of like length together, long ones first; empty sentences are in none."""
         lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
-        return token_batches(lengths, budget, order[lengths[order] > 1])
+        width = num_best if search.sample else search.beam
+        most = max(1, MOST_ELEMENTS // (self.target.size * width))
+        batches = token_batches(lengths, search.batch_tokens, order[lengths[order] > 1])
+        return [rows[begin : begin + most] for rows in batches for begin in range(0, len(rows), most)]
 
     def _translation(self, sentence: list[int], hypothesis: Hypothesis) -> Translation:
+        tgt_ids = (*hypothesis.tokens, EOS)
         return Translation(
             text=self.target.decode(hypothesis.tokens),
             score=hypothesis.score,
             log_prob=hypothesis.log_prob,
             src_ids=(*sentence, EOS),
-            tgt_ids=(*hypothesis.tokens, EOS),
+            tgt_ids=tgt_ids,
             attention=hypothesis.weights,
+            tokens=tuple(self.target.pieces(tgt_ids)),
+            token_log_probs=hypothesis.token_log_probs,
         )
+
+    def _replaced(self, line: str, found: Translation) -> Translation:
+        if found.attention is None or UNK not in found.tgt_ids:
+            return found
+        return replace(found, text=replace_unknown(self.source, self.target, line, found.tgt_ids[:-1], found.attention))
 
     def _empty(self) -> Translation:
         attention = None if self.model.decoder.attention is None else np.ones((1, 1), dtype=np.float32)
-        return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention)
+        return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention, tuple(self.target.pieces([EOS])), (0.0,))

@@ -111,6 +111,11 @@ class Tokenizer:
             reason = error.strerror if isinstance(error, OSError) else error
             raise RunError(f"{path}: cannot be read as a tokenizer: {reason}.") from None
 
+    @property
+    def whole_words(self) -> bool:
+        """Whether a piece is a word, so that a word can be unknown."""
+        return self._whole_words
+
     def encode(self, text: str) -> list[int]:
         """The pieces of a text, without start and end symbols."""
         return self.encode_all([text])[0]

@@ -1,4 +1,4 @@
-"""Several processes as one, under `torchrun … -m translate train`; without torchrun there is one.
+"""Several processes as one, under `torchrun … -m translate train` or `text`; without torchrun there is one.
 
 Every process has the whole model and takes its share of each batch's sentences; the first one alone writes, validates
 and decides, and tells the others. So the number of processes changes the speed of a run and nothing else.
@@ -52,6 +52,14 @@ class World:
         box = [value]
         dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
         return box[0]
+
+    def to_leader(self, value: T) -> list[T] | None:
+        """The values of all processes in order, in the first one; None in the others."""
+        if self.size == 1:
+            return [value]
+        values: list[T] | None = [value] * self.size if self.leads else None
+        dist.gather_object(value, values, dst=0)
+        return values
 
     def device(self, device: torch.device) -> torch.device:
         """This process's own among the devices of its kind."""

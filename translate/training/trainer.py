@@ -70,7 +70,7 @@ class Trainer:
         self.stop: int | None = None  # the signal that all processes have agreed to stop for
         self.ema: MovingAverage | None = None
         self.saved: int | None = None  # the update whose checkpoint this process has written or read
-        greedily = self.config.search.model_copy(update={"beam": 1})
+        greedily = self.config.search.model_copy(update={"beam": 1, "sample": False})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
         self.trained = 0.0  # seconds of training and validation, once it is over

@@ -1,0 +1,103 @@
+"""Draws from the model instead of its likeliest: one number per (seed, line, draw, step), so that no batch matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from translate.config import SearchConfig
+from translate.decoding.ensemble import AnySource, Ensemble
+from translate.decoding.hypotheses import Coverage, History, Hypothesis, advance, normalise, start, start_totals
+from translate.decoding.rules import Rules
+from translate.models.seq2seq import Seq2Seq
+from translate.text.tokenizer import BOS, EOS
+
+
+@torch.inference_mode()
+def sample(
+    model: Seq2Seq | Ensemble,
+    source: AnySource,
+    search: SearchConfig,
+    lines: Sequence[int],
+    num_draws: int = 1,
+    rules: Rules | None = None,
+    attention: bool = True,
+) -> list[list[Hypothesis]]:
+    """`num_draws` translations of each sentence in the order of their drawing; `lines` are the sentences' numbers.
+
+    Log probabilities and scores are the model's own, whatever temperature and limits the draw had.
+    """
+    rules = rules or Rules(source, search)
+    assert rules.required is None, "required words cannot be drawn"
+    device, num_sentences = source.tokens.device, source.tokens.size(0)
+    units = torch.arange(num_sentences * num_draws, device=device)  # each draw is a unit of its own
+    keys = draw_keys(search.seed, np.repeat(np.asarray(lines), num_draws), np.tile(np.arange(num_draws), num_sentences))
+    whole = source if num_draws == 1 else source.select(units // num_draws)
+    totals = start_totals(whole)  # (N,), N = B · num_draws at first
+    parents, tokens = units, torch.full_like(units, BOS)
+    past = tokens.new_zeros(len(tokens), 0) if rules.needs_past else None
+    state, history, coverage, length, rows = start(model, whole), History(), Coverage(whole, search), 0, whole
+    while len(units):
+        length += 1
+        log_probs, state, weights = advance(model, tokens, state, rows)
+        rules.apply(log_probs, units // num_draws, length, past)
+        history.record(tokens, parents, totals, weights if attention else None)
+        coverage.look(weights)
+        numbers = torch.from_numpy(uniform(keys[units.cpu().numpy()], length)).to(device)  # (N,)
+        tokens = draw(log_probs, numbers, search)  # (N,)
+        totals = totals + log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        ends = (tokens == EOS).nonzero().squeeze(1)
+        if len(ends):
+            scores = normalise(totals[ends], length, search) + coverage.penalty(ends, units[ends])
+            history.end(units[ends], ends, totals[ends], scores)
+        parents = (tokens != EOS).nonzero().squeeze(1)
+        if past is not None:
+            past = torch.cat([past, tokens.unsqueeze(1)], dim=1)[parents]
+        if len(parents) < len(units):
+            tokens, totals, units = tokens[parents], totals[parents], units[parents]
+            state, rows = state.select(parents), rows.select(parents)
+            coverage.select(parents)
+    found = [only for (only,) in history.best(1, whole.valid)]
+    return [found[i * num_draws : (i + 1) * num_draws] for i in range(num_sentences)]
+
+
+def draw(log_probs: Tensor, numbers: Tensor, search: SearchConfig) -> Tensor:
+    """The tokens (N,) that numbers (N,) in [0, 1) pick from log probabilities (N, V), by the inverse distribution."""
+    scaled = log_probs.double() if log_probs.device.type == "cpu" else log_probs  # mps has no float64
+    scaled = scaled / search.temperature
+    order = None
+    if search.top_k or search.top_p < 1.0:  # the likeliest first; all orders give the same distribution
+        kept = min(search.top_k or scaled.size(1), scaled.size(1))
+        scaled, order = scaled.topk(kept, dim=1) if search.top_k else scaled.sort(dim=1, descending=True, stable=True)
+    probs = torch.softmax(scaled, dim=1)  # (N, V')
+    if search.top_p < 1.0:  # Holtzman et al. 2020: as few as have the probability together
+        probs = probs.masked_fill(probs.cumsum(dim=1) - probs >= search.top_p, 0.0)
+    upto = probs.cumsum(dim=1)
+    wanted = numbers.to(upto.dtype).unsqueeze(1) * upto[:, -1:]
+    places = torch.searchsorted(upto, wanted, right=True)  # (N, 1)
+    last = (probs > 0).long().mul(torch.arange(1, probs.size(1) + 1, device=probs.device)).amax(dim=1) - 1
+    places = torch.minimum(places, last.clamp(min=0).unsqueeze(1))  # a rounding may lead beyond the last
+    return (places if order is None else order.gather(1, places)).squeeze(1)
+
+
+def draw_keys(seed: int, lines: NDArray[np.int64], draws: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """One key for each pair of line and draw."""
+    key = _mix(np.full(len(lines), seed, dtype=np.uint64))
+    return _mix(_mix(key + lines.astype(np.uint64)) + draws.astype(np.uint64))
+
+
+def uniform(keys: NDArray[np.uint64], step: int) -> NDArray[np.float64]:
+    """One number in [0, 1) for each key at a step."""
+    return (_mix(keys + np.uint64(step)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Steele et al. 2014, SplitMix64: neighbours in, unrelated numbers out."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
