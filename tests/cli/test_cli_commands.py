@@ -267,10 +267,8 @@ def test_align_links_words_that_are_there(answer: Callable[..., str], tiny_run: 
     assert json.loads(records[4])["source_words"] == ["two", "spaces"]
 
 
-KEYS = {"line", "source", "target", "source_words", "target_words", "source_pieces", "target_pieces"} | {
-    "weights",
-    "word_weights",
-    "links",
+KEYS = {"line", "source", "target", "score", "weights", "word_weights", "links", "probabilities"} | {
+    f"{side}_{what}" for side in ("source", "target") for what in ("words", "spans", "pieces")
 }
 
 
@@ -319,7 +317,7 @@ def test_align_against_gold(answer: Callable[..., str], tiny_run: Path, files: P
     text = answer("align", tiny_run, *given, "--json")
     assert text.count("\n") == 1
     scores = json.loads(text)
-    assert set(scores) == {"aer", "precision", "recall", "sentences"}
+    assert set(scores) == {"aer", "precision", "recall", "f1", "sentences", "shift"}
     assert scores["sentences"] == 12
     assert all(0 <= scores[name] <= 1 for name in ("aer", "precision", "recall"))
     plain = answer("align", tiny_run, *given, "--lines", "1-5").split("\n")
@@ -340,7 +338,7 @@ def test_align_scores_its_own_links_as_perfect(
     given = ("--source", files / "test.en", "--target", files / "test.fr")
     (tmp_path / "gold").write_text(answer("align", tiny_run, *given))
     scores = json.loads(answer("align", tiny_run, *given, "--gold", tmp_path / "gold", "--json"))
-    assert scores == {"aer": 0, "precision": 1, "recall": 1, "sentences": 12}
+    assert scores == {"aer": 0, "precision": 1, "recall": 1, "f1": 1, "sentences": 12, "shift": 0}
 
 
 def test_align_cuts_a_line_of_a_hundred_thousand_words(
