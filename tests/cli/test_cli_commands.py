@@ -55,12 +55,12 @@ def test_evaluate_prints_scores_with_signatures_and_keeps_translations(
 ) -> None:
     (own_run / "translations" / "test.txt").unlink()
     lines = answer("evaluate", own_run).splitlines()
-    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "TER", "12"]
-    for line in lines[:3]:
+    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "chrF++", "TER", "12"]
+    for line in lines[:4]:
         assert "nrefs:1|" in line
         assert "version:" in line
-    assert lines[3].startswith("12 sentences in ")
-    assert lines[3].endswith("beam 2")
+    assert lines[4].startswith("12 sentences in ")
+    assert lines[4].endswith("beam 2")
     kept = (own_run / "translations" / "test.txt").read_text().split("\n")
     assert len(kept) == 13
     # One sentence, one translation: `text` says what `evaluate` scored.
@@ -71,8 +71,8 @@ def check_evaluation(text: str, sentences: int) -> dict[str, Any]:
     """One JSON object, alone, of exactly the keys that scripts rely on."""
     assert text.count("\n") == 1
     scores: dict[str, Any] = json.loads(text)
-    assert set(scores) == {"bleu", "chrf", "ter", "sentences", "seconds"}
-    for metric in ("bleu", "chrf", "ter"):
+    assert set(scores) == {"bleu", "chrf", "chrf++", "ter", "sentences", "seconds"}
+    for metric in ("bleu", "chrf", "chrf++", "ter"):
         assert set(scores[metric]) == {"score", "low", "high", "signature"}
         assert scores[metric]["low"] <= scores[metric]["high"]
         assert "version:" in scores[metric]["signature"]
@@ -571,7 +571,19 @@ def test_init_does_not_take_a_kind_of_file_for_a_language(
 def test_help_needs_no_torch(environment: dict[str, str], translate: Any) -> None:
     done = translate("--help")
     assert done.returncode == 0
-    for command in ("init", "train", "evaluate", "text", "interactive", "align", "info", "zoo", "doctor"):
+    for command in (
+        "init",
+        "train",
+        "evaluate",
+        "compare",
+        "aer",
+        "text",
+        "interactive",
+        "align",
+        "info",
+        "zoo",
+        "doctor",
+    ):
         assert f" {command} " in done.stdout
     script = subprocess.run(["translate", "--help"], env=environment, capture_output=True, text=True)
     assert script.returncode == 0

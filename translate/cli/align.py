@@ -89,6 +89,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Scores against --gold as one JSON object.")] = False,
 ) -> None:
     """Word alignments and heat maps, of the run's own translations or of given ones."""
+    from translate.alignment.aer import score_each
     from translate.errors import UserError
 
     _check_gold(gold, target, format, output, as_json, sentences)
@@ -106,7 +107,7 @@ def command(
     sources, targets = sources[numbers], targets[numbers] if targets is not None else None
     aligner = _Aligner.load(run, reverse, beam, device, (symmetrize or Symmetrize.grow_diag).value)
     aligner.settings = _settings(run, extract, threshold, diagonal, units, level, gold is not None)
-    aligner.shift(run, shift)
+    aligner.shift(shift)
     first = (numbers.start or 0) + 1
     aligned = aligner.sentences(sources, targets, first)
     if reference is None:
@@ -114,7 +115,8 @@ def command(
         return
     found = list(aligned)
     if output is not None or format in (*PICTURES, *BINARY):
-        write(found, format, output, run, level == Level.pieces)
+        errors = [row.aer for row in score_each([s.links for s in found], reference[numbers])]
+        write(found, format, output, run, level == Level.pieces, errors)
     shifted = {"shift": aligner.settings.extraction.shift}
     print_scores([s.links for s in found], reference[numbers], as_json, sentences, shifted, first)
 
@@ -123,6 +125,7 @@ def command(
 class _Aligner:
     """One run, or two that translate into each other's source."""
 
+    run: Path
     forward: Translator
     backward: Translator | None
     method: str
@@ -140,9 +143,9 @@ class _Aligner:
             _check_directions(run, reverse)
             backward = load_translator(reverse, beam, device)
             check_attention(backward)
-        return cls(forward, backward, method, AlignSettings())
+        return cls(run, forward, backward, method, AlignSettings())
 
-    def shift(self, run: Path, shift: str) -> None:
+    def shift(self, shift: str) -> None:
         """Take the shift that was given, or the one by which both runs agree best on the run's validation data."""
         import sys
 
@@ -152,20 +155,27 @@ class _Aligner:
         number = _shift(shift)
         if number is None:
             assert self.backward is not None
-            pairs = read_pairs(*split_files(run, "valid"))
+            pairs = read_pairs(*split_files(self.run, "valid"))
             number, found = choose_shift(self.forward, self.backward, *pairs, self.settings)
             shown = ", ".join(f"{k}: {found[k]:.3f}" for k in sorted(found))
             print(f"--shift auto: {number}, by agreement on the run's validation data ({shown})", file=sys.stderr)
         self.settings = replace(self.settings, extraction=replace(self.settings.extraction, shift=number))
 
     def sentences(self, sources: list[str], targets: list[str] | None, first: int) -> Iterator[AlignedSentence]:
-        """Align in pieces of bounded size."""
+        """Align in pieces of bounded size; own translations that the run has kept are not made again."""
         from translate.decoding.aligner import align_both, align_translations, translations_of
+        from translate.evaluation.kept import MOST_LINES, translate_kept
 
+        kept = None
+        if targets is None and len(sources) <= MOST_LINES:
+            kept = translate_kept(self.run, self.forward, sources, first_line=first).translations
         for begin in range(0, len(sources), CHUNK):
             some, given = sources[begin : begin + CHUNK], None if targets is None else targets[begin : begin + CHUNK]
             line = first + begin
-            found = translations_of(self.forward, some, given, line)
+            if kept is not None:
+                found = kept[begin : begin + CHUNK]
+            else:
+                found = translations_of(self.forward, some, given, line)
             if self.backward is None:
                 yield from align_translations(self.forward, some, found, given, line, self.settings)
             else:

@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -29,21 +29,30 @@ class Format(StrEnum):
     png = "png"
     svg = "svg"
     pdf = "pdf"
+    html = "html"
 
 
 PICTURES = (Format.png, Format.svg, Format.pdf)
-BINARY = (Format.npz,)  # one file of the whole, by default in the run
-DEFAULT_NAMES = {Format.npz: "alignments.npz"}
+BINARY = (Format.npz, Format.html)  # one file of the whole, by default in the run
+DEFAULT_NAMES = {Format.npz: "alignments.npz", Format.html: "page.html"}
 
 
 def write(
-    sentences: Iterable[AlignedSentence], format: Format, output: Path | None, run: Path, pieces: bool = False
+    sentences: Iterable[AlignedSentence],
+    format: Format,
+    output: Path | None,
+    run: Path,
+    pieces: bool = False,
+    errors: Sequence[float] = (),
 ) -> None:
-    """Write sentences in a format to a file, a folder for pictures, or stdout; `pieces` links pieces, not words."""
+    """Write sentences in a format to a file, a folder for pictures, or stdout.
+
+    `pieces` links pieces, not words; `errors` are the error rates of the sentences, which a page can be sorted by.
+    """
     if format in PICTURES:
         _draw(sentences, format, output or run / "alignment")
     elif format in BINARY:
-        _write_whole(sentences, format, output or _place_in(run) / DEFAULT_NAMES[format], run)
+        _write_whole(sentences, format, output or _place_in(run) / DEFAULT_NAMES[format], run, errors)
     else:
         to_stdout = output is None or str(output) == "-"
         with contextlib.nullcontext(sys.stdout) if to_stdout else _text_file(output) as file:
@@ -90,14 +99,22 @@ def _text_file(path: Path | None) -> Iterator[IO[str]]:
         raise UserError(f"--output {path}: cannot be written: {error.strerror}.") from None
 
 
-def _write_whole(sentences: Iterable[AlignedSentence], format: Format, path: Path, run: Path) -> None:
+def _write_whole(
+    sentences: Iterable[AlignedSentence], format: Format, path: Path, run: Path, errors: Sequence[float]
+) -> None:
     """An archive or a page, which are whole or not at all."""
     from translate.alignment.formats import write_npz
+    from translate.figures.page import page
 
-    records = (sentence.record() for sentence in sentences)
-    buffer = io.BytesIO()
-    write_npz(buffer, records)
-    content = buffer.getvalue()
+    records = [sentence.record() for sentence in sentences]
+    if format == Format.html:
+        for record, error in zip(records, errors, strict=False):
+            record["aer"] = error
+        content = page(records, title=run.resolve().name).encode()
+    else:
+        buffer = io.BytesIO()
+        write_npz(buffer, records)
+        content = buffer.getvalue()
     if str(path) == "-":
         sys.stdout.buffer.write(content)
         return

@@ -83,7 +83,7 @@ def save_heatmap(
     with _style(families):
         figure = _draw(weights, columns, rows, heading)
         figure.savefig(buffer, format=kind[1:], dpi=DPI, bbox_inches="tight", pad_inches=0.12, metadata=METADATA[kind])
-    _write(path, buffer.getvalue())
+    write_picture(path, buffer.getvalue())
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def _ticks(count: int, cell: float) -> tuple[range, float]:
     return range(0, count, math.ceil(1.2 * size / (cell * POINTS))), size
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_picture(path: Path, content: bytes) -> None:
     """Write the finished picture in one go."""
     try:
         path.write_bytes(content)

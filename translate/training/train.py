@@ -7,6 +7,7 @@ from translate.config import Config
 from translate.decoding.translator import Translator
 from translate.errors import Stopped
 from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
+from translate.evaluation.metrics import MetricSettings
 from translate.training.distributed import World, joined
 from translate.training.job import Job, merge_for_resume, open_job, open_prepared
 from translate.training.logging import Reporter
@@ -62,7 +63,9 @@ def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
     job = trainer.job
     model = run.load_model().to(trainer.device)
     translator = Translator(model, job.source, job.target, job.config.search, trainer.device)
-    evaluation, hypotheses = evaluate_lines(translator, *read_pairs(*split_files(run.path, "test")))
+    settings = MetricSettings(job.config.data.target_lang)
+    pairs = read_pairs(*split_files(run.path, "test"))
+    evaluation, hypotheses = evaluate_lines(translator, *pairs, settings, run.path)
     keep_translations(run.path, "test", hypotheses, evaluation)
     bleu = evaluation.bleu
     reporter.say(

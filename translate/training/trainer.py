@@ -305,7 +305,8 @@ class Trainer:
         for begin in range(0, len(lines), 256):
             translations += [best[0] for best in self.translator.translate(lines[begin : begin + 256])]
             self._interrupt_if_asked()
-        scores = quick_scores([translation.text for translation in translations], self.job.valid_references)
+        texts = [translation.text for translation in translations]
+        scores = quick_scores(texts, self.job.valid_references, self.config.data.target_lang)
         return {"loss": self._valid_loss(), **scores}, translations
 
     @torch.inference_mode()
