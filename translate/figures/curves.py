@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 from translate.figures.heatmap import STYLE, write_picture
 
-BLUE, ORANGE, GREY = "#1f6feb", "#d9730d", "#9aa5b1"
+BLUE, ORANGE = "#1f6feb", "#d9730d"
+FEWEST_BARS = 4  # for which a panel has room
 DPI = 130
 # Panels: title, then lines of (kind of record, its value, label, colour).
 PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...] = (
@@ -42,17 +43,20 @@ def save_curves(path: Path, metrics: Path) -> None:
 
 
 def save_breakdown(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]], titles: Mapping[str, str]) -> None:
-    """Draw BLEU by class as bars, one panel a kind; each bar says how many sentences it stands for."""
+    """Draw BLEU by class as bars, one panel a kind; under each how many sentences it stands for."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         figure = Figure(figsize=(4.2 * max(len(parts), 1), 3.4), layout="constrained")
         places = figure.subplots(1, max(len(parts), 1), squeeze=False, sharey=True)[0]
         for axes, (kind, classes) in zip(places, parts.items(), strict=True):
-            bars = axes.bar([part["name"] for part in classes], [part["bleu"] for part in classes], color=BLUE)
-            axes.bar_label(bars, [f"n={part['sentences']}" for part in classes], fontsize=7, color=GREY, padding=2)
+            names = [f"{part['name']}\n{part['sentences']}" for part in classes]
+            bars = axes.bar(names, [part["bleu"] for part in classes], color=BLUE, width=0.7)
+            axes.bar_label(bars, fmt="{:.1f}", fontsize=8, label_type="center", color="white")
             axes.set_title(titles[kind], fontsize=10, loc="left")
-            axes.set_ylim(0, 108)
+            axes.set_ylim(0, 100)
+            axes.set_xlim(-0.6, max(len(classes), FEWEST_BARS) - 0.4)  # a bar alone would fill the panel
+            axes.set_xlabel("class, sentences below", fontsize=8)
             _tidy(axes)
         places[0].set_ylabel("BLEU", fontsize=9)
         _save(figure, path)
@@ -82,12 +86,11 @@ def _panel(
         ]
         steps, values = [step for step, _ in points], [value for _, value in points]
         marker = "o" if kind == "valid" or len(points) == 1 else ""
-        axes.plot(steps, values, color=colour, label=text or None, linewidth=1.6, marker=marker, markersize=3.5)
-        if kind == "valid" and points:
-            axes.annotate(f"{values[-1]:.4g}", points[-1], (4, 4), textcoords="offset points", fontsize=7, color=colour)
+        label = f"{text}, last {values[-1]:.4g}" if text and values else None
+        axes.plot(steps, values, color=colour, label=label, linewidth=1.6, marker=marker, markersize=3.5)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("update", fontsize=8)
-    if any(text for *_, text, _ in lines):
+    if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
     _tidy(axes)
     axes.set_xlim(left=0)

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from rich.cells import cell_len
 
 from translate.alignment.formats import FloatArray
@@ -167,6 +168,11 @@ def _ticks(count: int, cell: float) -> tuple[range, float]:
     """Choose which tokens get a label, and its size in points, so that labels do not overlap."""
     size = min(max(0.8 * cell * POINTS, SMALL), LARGE)
     return range(0, count, math.ceil(1.2 * size / (cell * POINTS))), size
+
+
+def pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Read a PNG picture (height, width, 3)."""
+    return np.rint(np.asarray(imread(path))[:, :, :3] * 255).astype(np.uint8)
 
 
 def write_picture(path: Path, content: bytes) -> None:
