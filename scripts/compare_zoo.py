@@ -49,6 +49,7 @@ COMMON = (
     "logging.every=10",
     "logging.samples=0",
     "logging.tensorboard=false",
+    "logging.pictures=false",
 )
 
 BASELINE = "bahdanau"

@@ -55,6 +55,7 @@ beam = 2
 every = 5
 tensorboard = false
 samples = 1
+pictures = false
 """
 
 Translate = Callable[..., subprocess.CompletedProcess[Any]]

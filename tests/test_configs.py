@@ -42,6 +42,7 @@ def take_one_step(config: Path, folder: Path, run: Path, *overrides: str) -> Run
             "train.threads=1",
             "train.batch_tokens=100",
             "logging.tensorboard=false",
+            "logging.pictures=false",
             *overrides,
         ],
     )

@@ -432,6 +432,8 @@ class LoggingConfig(Section):
     """Write event files into the run's tensorboard/ folder."""
     samples: int = Field(3, ge=0)
     """Validation sentences whose translations are shown and kept under samples/."""
+    pictures: bool = True
+    """Draw the samples' attention as heat maps, also for TensorBoard, and learning curves at the end."""
 
 
 class Config(Section):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.alignment.aer import Aer, score
+from translate.alignment.aer import Aer, score, score_each
 from translate.alignment.formats import Gold, Link, parse_gold, parse_pharaoh
 from translate.errors import DataError
 
@@ -39,11 +39,11 @@ def test_counted_by_hand(hypotheses: list[str], gold: list[str], aer: float, pre
 @pytest.mark.parametrize(
     ("hypothesis", "gold", "expected"),
     [
-        ("", "", Aer(aer=0, precision=1, recall=1, sentences=1)),  # nothing to find and nothing given
-        ("", "0p0", Aer(aer=0, precision=1, recall=1, sentences=1)),
-        ("", "0-0", Aer(aer=1, precision=1, recall=0, sentences=1)),  # nothing given is nothing wrong
-        ("0-0", "", Aer(aer=1, precision=0, recall=1, sentences=1)),
-        ("0-0", "0p0", Aer(aer=0, precision=1, recall=1, sentences=1)),
+        ("", "", Aer(aer=0, precision=1, recall=1, f1=1, sentences=1)),  # nothing to find and nothing given
+        ("", "0p0", Aer(aer=0, precision=1, recall=1, f1=1, sentences=1)),
+        ("", "0-0", Aer(aer=1, precision=1, recall=0, f1=0, sentences=1)),  # nothing given is nothing wrong
+        ("0-0", "", Aer(aer=1, precision=0, recall=1, f1=0, sentences=1)),
+        ("0-0", "0p0", Aer(aer=0, precision=1, recall=1, f1=1, sentences=1)),
     ],
 )
 def test_nothing_over_nothing(hypothesis: str, gold: str, expected: Aer) -> None:
@@ -61,7 +61,7 @@ def test_all_fractions_are_fractions(corpus: list[tuple[frozenset[Link], Gold]])
 @given(st.lists(references, min_size=1, max_size=4))
 def test_all_between_sure_and_possible_is_perfect(gold: list[Gold]) -> None:
     for hypotheses in ([reference.sure for reference in gold], [reference.possible for reference in gold]):
-        assert score(hypotheses, gold) == Aer(aer=0, precision=1, recall=1, sentences=len(gold))
+        assert score(hypotheses, gold) == Aer(aer=0, precision=1, recall=1, f1=1, sentences=len(gold))
 
 
 def test_unequal_counts_are_refused_with_both() -> None:
@@ -79,5 +79,16 @@ def test_json_has_the_promised_keys() -> None:
         "aer": pytest.approx(1 / 3),
         "precision": 1.0,
         "recall": 0.5,
+        "f1": pytest.approx(2 / 3),
         "sentences": 1,
     }
+
+
+def test_each_sentence_by_itself() -> None:
+    hypotheses = [parse_pharaoh(line, "a:1") for line in ("0-0", "0-0 1-2")]
+    gold = [parse_gold(line, "g:1") for line in ("0-0", "0-0 1-1 1p2")]
+    first, second = score_each(hypotheses, gold)
+    assert first == Aer(aer=0, precision=1, recall=1, f1=1, sentences=1)
+    # A 2, S 2, A∩S 1, A∩P 2.
+    assert (second.aer, second.precision, second.recall) == pytest.approx((1 - 3 / 4, 1, 1 / 2))
+    assert second.f1 == pytest.approx(2 * 1 * 0.5 / 1.5)

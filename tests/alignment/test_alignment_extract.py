@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from translate.alignment.extract import argmax_links, word_weights
+from translate.alignment.extract import METHODS, Extraction, argmax_links, near_diagonal, shifted, word_weights
 from translate.alignment.formats import FloatArray, Link
 
 
@@ -100,3 +100,61 @@ def test_every_target_word_has_at_most_one_link(sentence: tuple[FloatArray, list
 def test_a_word_outside_the_sentence_is_our_bug(src_words: list[int]) -> None:
     with pytest.raises(AssertionError):
         word_weights(np.ones((1, 2)), src_words, [0], num_src_words=2, num_tgt_words=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("argmax", {(0, 0), (2, 2)}),
+        ("threshold", {(0, 0), (1, 0), (1, 1)}),
+        ("both", {(0, 0), (1, 0), (1, 1), (2, 2)}),
+    ],
+)
+def test_methods_by_hand(method: str, expected: set[tuple[int, int]]) -> None:
+    weights = np.array(
+        [
+            [0.5, 0.4, 0.0, 0.1],
+            [0.0, 0.4, 0.0, 0.6],  # most on nothing, yet one word above the threshold
+            [0.2, 0.2, 0.35, 0.25],  # the greatest is below the threshold
+        ]
+    )
+    assert set(Extraction(method, threshold=0.4).links(weights)) == expected
+
+
+@given(sentences(), st.floats(0.0, 1.0))
+def test_both_is_argmax_and_threshold(
+    sentence: tuple[FloatArray, list[int], list[int], int, int], least: float
+) -> None:
+    weights = word_weights(*sentence)
+    links = {method: set(Extraction(method, least).links(weights)) for method in METHODS}
+    assert links["both"] == links["argmax"] | links["threshold"]
+    assert all(weights[link.target, link.source] >= least for link in links["threshold"])
+
+
+def test_a_shift_reads_another_step() -> None:
+    weights = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(shifted(weights, 0), weights)
+    np.testing.assert_array_equal(shifted(weights, 1), weights[[1, 2, 3, 3]])
+    np.testing.assert_array_equal(shifted(weights, -2), weights[[0, 0, 0, 1]])
+    np.testing.assert_array_equal(shifted(weights, 9), weights[[3, 3, 3, 3]])
+    assert shifted(weights[:0], 1).shape == (0, 3)
+
+
+@given(sentences(), st.floats(0.1, 20.0))
+def test_the_diagonal_moves_weight_but_loses_none(
+    sentence: tuple[FloatArray, list[int], list[int], int, int], strength: float
+) -> None:
+    weights = word_weights(*sentence)
+    moved = near_diagonal(weights, strength)
+    np.testing.assert_allclose(moved.sum(axis=1), weights.sum(axis=1))
+    np.testing.assert_array_equal(moved[:, -1], weights[:, -1])
+    np.testing.assert_array_equal(near_diagonal(weights, 0.0), weights)
+
+
+def test_the_diagonal_decides_between_equals() -> None:
+    weights = np.array([[0.4, 0.0, 0.0, 0.4, 0.2]] * 4)
+    assert argmax_links(weights) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert argmax_links(near_diagonal(weights, 4.0)) == [(0, 0), (0, 1), (3, 2), (3, 3)]
+    # By hand: at target 0 of 4, source places 1/8 and 7/8 are 0 and 3/4 away.
+    ratio = np.exp(-4.0 * 0.75)
+    assert near_diagonal(weights, 4.0)[0, 0] == pytest.approx(0.8 / (1 + ratio))

@@ -55,12 +55,12 @@ def test_evaluate_prints_scores_with_signatures_and_keeps_translations(
 ) -> None:
     (own_run / "translations" / "test.txt").unlink()
     lines = answer("evaluate", own_run).splitlines()
-    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "TER", "12"]
-    for line in lines[:3]:
+    assert [line.split()[0] for line in lines] == ["BLEU", "chrF", "chrF++", "TER", "12"]
+    for line in lines[:4]:
         assert "nrefs:1|" in line
         assert "version:" in line
-    assert lines[3].startswith("12 sentences in ")
-    assert lines[3].endswith("beam 2")
+    assert lines[4].startswith("12 sentences in ")
+    assert lines[4].endswith("beam 2")
     kept = (own_run / "translations" / "test.txt").read_text().split("\n")
     assert len(kept) == 13
     # One sentence, one translation: `text` says what `evaluate` scored.
@@ -71,8 +71,8 @@ def check_evaluation(text: str, sentences: int) -> dict[str, Any]:
     """One JSON object, alone, of exactly the keys that scripts rely on."""
     assert text.count("\n") == 1
     scores: dict[str, Any] = json.loads(text)
-    assert set(scores) == {"bleu", "chrf", "ter", "sentences", "seconds"}
-    for metric in ("bleu", "chrf", "ter"):
+    assert set(scores) == {"bleu", "chrf", "chrf++", "ter", "sentences", "seconds"}
+    for metric in ("bleu", "chrf", "chrf++", "ter"):
         assert set(scores[metric]) == {"score", "low", "high", "signature"}
         assert scores[metric]["low"] <= scores[metric]["high"]
         assert "version:" in scores[metric]["signature"]
@@ -267,10 +267,8 @@ def test_align_links_words_that_are_there(answer: Callable[..., str], tiny_run: 
     assert json.loads(records[4])["source_words"] == ["two", "spaces"]
 
 
-KEYS = {"line", "source", "target", "source_words", "target_words", "source_pieces", "target_pieces"} | {
-    "weights",
-    "word_weights",
-    "links",
+KEYS = {"line", "source", "target", "score", "weights", "word_weights", "links", "probabilities"} | {
+    f"{side}_{what}" for side in ("source", "target") for what in ("words", "spans", "pieces")
 }
 
 
@@ -319,7 +317,7 @@ def test_align_against_gold(answer: Callable[..., str], tiny_run: Path, files: P
     text = answer("align", tiny_run, *given, "--json")
     assert text.count("\n") == 1
     scores = json.loads(text)
-    assert set(scores) == {"aer", "precision", "recall", "sentences"}
+    assert set(scores) == {"aer", "precision", "recall", "f1", "sentences", "shift"}
     assert scores["sentences"] == 12
     assert all(0 <= scores[name] <= 1 for name in ("aer", "precision", "recall"))
     plain = answer("align", tiny_run, *given, "--lines", "1-5").split("\n")
@@ -340,7 +338,7 @@ def test_align_scores_its_own_links_as_perfect(
     given = ("--source", files / "test.en", "--target", files / "test.fr")
     (tmp_path / "gold").write_text(answer("align", tiny_run, *given))
     scores = json.loads(answer("align", tiny_run, *given, "--gold", tmp_path / "gold", "--json"))
-    assert scores == {"aer": 0, "precision": 1, "recall": 1, "sentences": 12}
+    assert scores == {"aer": 0, "precision": 1, "recall": 1, "f1": 1, "sentences": 12, "shift": 0}
 
 
 def test_align_cuts_a_line_of_a_hundred_thousand_words(
@@ -579,7 +577,19 @@ def test_init_does_not_take_a_kind_of_file_for_a_language(
 def test_help_needs_no_torch(environment: dict[str, str], translate: Any) -> None:
     done = translate("--help")
     assert done.returncode == 0
-    for command in ("init", "train", "evaluate", "text", "interactive", "align", "info", "zoo", "doctor"):
+    for command in (
+        "init",
+        "train",
+        "evaluate",
+        "compare",
+        "aer",
+        "text",
+        "interactive",
+        "align",
+        "info",
+        "zoo",
+        "doctor",
+    ):
         assert f" {command} " in done.stdout
     script = subprocess.run(["translate", "--help"], env=environment, capture_output=True, text=True)
     assert script.returncode == 0

@@ -219,7 +219,7 @@ def test_a_whole_run_learns_to_reverse_and_shows_it(tmp_path: Path) -> None:
             "valid_every": 400,
         },
         "search": {"beam": 2},
-        "logging": {"tensorboard": False, "samples": 0},
+        "logging": {"tensorboard": False, "samples": 0, "pictures": False},
     }
     run = Run(tmp_path / "run")
     train(check_config(tree, origin="test"), run, resume=False, test=False, reporter=Reporter())

@@ -55,7 +55,7 @@ def settings(corpus: Path, **over: Any) -> Config:
         },
         "train": {"steps": 6, "threads": 1, "batch_tokens": 60, "valid_every": 2, "warmup": 2},
         "search": {"beam": 2},
-        "logging": {"every": 1, "tensorboard": False, "samples": 1},
+        "logging": {"every": 1, "tensorboard": False, "samples": 1, "pictures": False},
     }
     for key, value in over.items():
         section, _, name = key.partition("__")

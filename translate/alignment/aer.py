@@ -1,4 +1,4 @@
-"""Precision, recall and alignment error rate against gold links."""
+"""Precision, recall, F1 and alignment error rate against gold links."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from translate.errors import DataError
 
 @dataclass(frozen=True)
 class Aer:
-    """How well the links of a corpus agree with the gold, as fractions."""
+    """How well the links of a corpus or a sentence agree with the gold, as fractions."""
 
     aer: float
     precision: float
     recall: float
+    f1: float
     sentences: int
 
     def as_json(self) -> dict[str, float | int]:
@@ -26,8 +27,9 @@ class Aer:
 def score(hypotheses: Sequence[Collection[Link]], gold: Sequence[Gold]) -> Aer:
     """Count links over the whole corpus (Och and Ney 2003, eq. 20-21), A given, S sure, P possible.
 
-    Precision |A∩P|/|A|, recall |A∩S|/|S|, AER 1 - (|A∩S|+|A∩P|)/(|A|+|S|). No link given is no wrong one, and no sure
-    link is none missed: 0/0 counts as 1, so that an AER of 0 goes with full precision and recall.
+    Precision |A∩P|/|A|, recall |A∩S|/|S|, AER 1 - (|A∩S|+|A∩P|)/(|A|+|S|), F1 the harmonic mean of the first two. No
+    link given is no wrong one, and no sure link is none missed: 0/0 counts as 1, so that an AER of 0 goes with full
+    precision and recall.
     """
     if len(hypotheses) != len(gold):
         raise DataError(
@@ -41,12 +43,19 @@ def score(hypotheses: Sequence[Collection[Link]], gold: Sequence[Gold]) -> Aer:
     num_sure = sum(len(reference.sure) for reference in gold)
     given_sure = sum(len(links & reference.sure) for links, reference in zip(given, gold, strict=True))
     given_possible = sum(len(links & reference.possible) for links, reference in zip(given, gold, strict=True))
+    precision, recall = _ratio(given_possible, num_given), _ratio(given_sure, num_sure)
     return Aer(
         aer=1.0 - _ratio(given_sure + given_possible, num_given + num_sure),
-        precision=_ratio(given_possible, num_given),
-        recall=_ratio(given_sure, num_sure),
+        precision=precision,
+        recall=recall,
+        f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
         sentences=len(gold),
     )
+
+
+def score_each(hypotheses: Sequence[Collection[Link]], gold: Sequence[Gold]) -> list[Aer]:
+    """Score every sentence by itself."""
+    return [score([links], [reference]) for links, reference in zip(hypotheses, gold, strict=True)]
 
 
 def _ratio(part: int, whole: int) -> float:

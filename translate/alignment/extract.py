@@ -5,11 +5,34 @@ Letters beside those of `translate/models`: **I** source words, **J** target wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from translate.alignment.formats import FloatArray, Link
+
+THRESHOLD = 0.3
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """How links are read off the weights."""
+
+    method: str = "argmax"
+    threshold: float = THRESHOLD
+    shift: int = 0
+    diagonal: float = 0.0
+
+    def links(self, word_weights: FloatArray) -> list[Link]:
+        """Read the links off weights of words (J, I + 1)."""
+        return METHODS[self.method](word_weights, self.threshold)
+
+
+def shifted(weights: FloatArray, shift: int) -> FloatArray:
+    """Let row t hold the weights of step t + shift; beyond the ends, those of the first or last step: (T, S)."""
+    num_steps = len(weights)
+    return weights[np.clip(np.arange(num_steps) + shift, 0, max(num_steps - 1, 0))] if num_steps else weights
 
 
 def word_weights(
@@ -32,6 +55,22 @@ def word_weights(
     return summed
 
 
+def near_diagonal(word_weights: FloatArray, strength: float) -> FloatArray:
+    """Multiply by exp(-strength · |i/I - j/J|), words counted from their middles (after Dyer et al. 2013, eq. 2).
+
+    The row's weight on words stays what it was, and so does the weight on nothing: (J, I + 1).
+    """
+    num_tgt, num_src = word_weights.shape[0], word_weights.shape[1] - 1
+    if not strength or not num_tgt or not num_src:
+        return word_weights
+    src_places, tgt_places = (np.arange(num_src) + 0.5) / num_src, (np.arange(num_tgt) + 0.5) / num_tgt
+    prior = np.exp(-strength * np.abs(src_places[None, :] - tgt_places[:, None]))  # (J, I)
+    words = word_weights[:, :-1] * prior
+    before, after = word_weights[:, :-1].sum(axis=1, keepdims=True), words.sum(axis=1, keepdims=True)
+    scaled = np.divide(words * before, after, out=np.zeros_like(words), where=after > 0)
+    return np.concatenate([scaled, word_weights[:, -1:]], axis=1)
+
+
 def argmax_links(word_weights: FloatArray) -> list[Link]:
     """Link each target word to the source word of greatest weight (the first of equals), if any: (J, I + 1) -> links.
 
@@ -40,6 +79,25 @@ def argmax_links(word_weights: FloatArray) -> list[Link]:
     num_src_words = word_weights.shape[1] - 1
     best = word_weights.argmax(axis=1)  # (J,)
     return [Link(int(src), tgt) for tgt, src in enumerate(best) if src < num_src_words and word_weights[tgt, src] > 0.0]
+
+
+def threshold_links(word_weights: FloatArray, threshold: float) -> list[Link]:
+    """Link each target word to all source words of at least so much weight: (J, I + 1) -> links."""
+    places = np.argwhere((word_weights[:, :-1] >= threshold) & (word_weights[:, :-1] > 0.0))
+    return [Link(int(src), int(tgt)) for tgt, src in places]
+
+
+def both_links(word_weights: FloatArray, threshold: float) -> list[Link]:
+    """Give the links of either rule: the greatest weight of a word, and every other one above the threshold."""
+    links = {*argmax_links(word_weights), *threshold_links(word_weights, threshold)}
+    return sorted(links, key=lambda link: (link.target, link.source))
+
+
+METHODS: dict[str, Callable[[FloatArray, float], list[Link]]] = {
+    "argmax": lambda word_weights, _: argmax_links(word_weights),
+    "threshold": threshold_links,
+    "both": both_links,
+}
 
 
 def _membership(words: Sequence[int], num_words: int) -> FloatArray:

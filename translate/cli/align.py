@@ -2,83 +2,266 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from translate.cli.aer import Base, GoldBaseOption, print_scores
+from translate.cli.align_files import BINARY, PICTURES, Format, write
 from translate.cli.options import BeamOption, DeviceOption, RunArgument
 
 if TYPE_CHECKING:
     from translate.alignment.formats import Gold
-    from translate.decoding.aligner import AlignedSentence
+    from translate.decoding.aligner import AlignedSentence, AlignSettings
+    from translate.decoding.translator import Translator
 
 CHUNK = 1000  # lines aligned at a time
 
 
-class Format(StrEnum):
-    """What can be written."""
+class Symmetrize(StrEnum):
+    """How the links of two directions become one set."""
 
-    pharaoh = "pharaoh"
-    json = "json"
-    png = "png"
-    svg = "svg"
-    pdf = "pdf"
+    intersect = "intersect"
+    union = "union"
+    grow_diag = "grow-diag"
+    grow_diag_final_and = "grow-diag-final-and"
 
 
-PICTURES = (Format.png, Format.svg, Format.pdf)
+class Extract(StrEnum):
+    """How links are read off the weights."""
+
+    argmax = "argmax"
+    threshold = "threshold"
+    both = "both"
+
+
+class Unit(StrEnum):
+    """What is linked."""
+
+    auto = "auto"
+    words = "words"
+    characters = "characters"
+
+
+class Level(StrEnum):
+    """Which links are written."""
+
+    words = "words"
+    pieces = "pieces"
+    both = "both"
 
 
 def command(
     run: RunArgument,
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
     target: Annotated[Path | None, typer.Option(help="Their translations; the run's own if left out.")] = None,
-    format: Annotated[Format, typer.Option(help="Links, full matrices, or heat maps.")] = Format.pharaoh,
+    reverse: Annotated[Path | None, typer.Option(help="A run that translates back: align by both.")] = None,
+    symmetrize: Annotated[
+        Symmetrize | None, typer.Option(help="How links of both runs are joined; grow-diag if left out.")
+    ] = None,
+    extract: Annotated[
+        Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
+    ] = Extract.argmax,
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least weight of a link.")] = 0.3,
+    shift: Annotated[
+        str,
+        typer.Option(help="Read the links of step t at step t + k; auto: as two runs agree best on held-out text."),
+    ] = "0",
+    diagonal: Annotated[float, typer.Option(min=0.0, help="Prefer links near the diagonal; 4 is a good deal.")] = 0.0,
+    units: Annotated[
+        Unit, typer.Option(help="Words between spaces or characters; auto asks the run's languages.")
+    ] = Unit.auto,
+    level: Annotated[Level, typer.Option(help="Links of words, of pieces, or both (json, npz).")] = Level.words,
+    format: Annotated[Format, typer.Option(help="Links, full matrices, heat maps, or a page.")] = Format.pharaoh,
     output: Annotated[
         Path | None, typer.Option(help="File (- is stdout), or for pictures a folder; RUN/alignment if left out.")
     ] = None,
     lines: Annotated[str | None, typer.Option(help="Only these lines, as in 1-20.")] = None,
-    gold: Annotated[Path | None, typer.Option(help="Gold links: print precision, recall and AER.")] = None,
+    gold: Annotated[Path | None, typer.Option(help="Gold links: print precision, recall, F1 and AER.")] = None,
+    gold_base: GoldBaseOption = Base.auto,
+    sentences: Annotated[bool, typer.Option("--sentences", help="With --gold, score every sentence too.")] = False,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Scores against --gold as one JSON object.")] = False,
 ) -> None:
     """Word alignments and heat maps, of the run's own translations or of given ones."""
-    from translate.cli.options import load_translator
-    from translate.decoding.aligner import align
+    from translate.alignment.aer import score_each
     from translate.errors import UserError
 
-    if gold is not None and target is None:
-        raise UserError("--gold needs --target: its links belong to given translations, not to the model's own.")
+    _check_gold(gold, target, format, output, as_json, sentences)
     if [source, target, gold].count(Path("-")) > 1:
         raise UserError("Only one of --source, --target and --gold can be -, stdin.")
-    if gold is not None and format == Format.json and output is None:
-        raise UserError("--format json with --gold needs --output: stdout is for the scores.")
-    if as_json and (gold is None or output == Path("-")):
-        raise UserError("--json prints the scores against --gold, alone on stdout; --format json writes the matrices.")
+    if reverse is None and (symmetrize is not None or shift == "auto"):
+        raise UserError("--symmetrize and --shift auto need --reverse, a run that translates back.")
+    if level != Level.words:
+        _check_level(level, format, reverse)
     numbers = _range(lines)
     sources, targets = _read_sides(source, target)
     if lines is not None and len(sources) <= numbers.start:
         raise UserError(f"--lines {lines}: {source} has {len(sources)} lines.")
-    links = None if gold is None else _read_gold(gold, len(sources))
+    reference = None if gold is None else _read_gold(gold, gold_base, len(sources))
     sources, targets = sources[numbers], targets[numbers] if targets is not None else None
-    translator = load_translator(run, beam, device)
+    aligner = _Aligner.load(run, reverse, beam, device, (symmetrize or Symmetrize.grow_diag).value)
+    aligner.settings = _settings(run, extract, threshold, diagonal, units, level, gold is not None)
+    aligner.shift(shift)
     first = (numbers.start or 0) + 1
-
-    def aligned() -> Iterator[AlignedSentence]:
-        for begin in range(0, len(sources), CHUNK):
-            given = None if targets is None else targets[begin : begin + CHUNK]
-            yield from align(translator, sources[begin : begin + CHUNK], given, first_line=first + begin)
-
-    if links is None:
-        _write(aligned(), format, output, run)
+    aligned = aligner.sentences(sources, targets, first)
+    if reference is None:
+        write(aligned, format, output, run, level == Level.pieces)
         return
-    sentences = list(aligned())
-    if output is not None or format in PICTURES:
-        _write(sentences, format, output, run)
-    _print_scores(sentences, links[numbers], as_json)
+    found = list(aligned)
+    if output is not None or format in (*PICTURES, *BINARY):
+        errors = [row.aer for row in score_each([s.links for s in found], reference[numbers])]
+        write(found, format, output, run, level == Level.pieces, errors)
+    shifted = {"shift": aligner.settings.extraction.shift}
+    print_scores([s.links for s in found], reference[numbers], as_json, sentences, shifted, first)
+
+
+@dataclass
+class _Aligner:
+    """One run, or two that translate into each other's source."""
+
+    run: Path
+    forward: Translator
+    backward: Translator | None
+    method: str
+    settings: AlignSettings
+
+    @classmethod
+    def load(cls, run: Path, reverse: Path | None, beam: int | None, device: str, method: str) -> _Aligner:
+        from translate.cli.options import load_translator
+        from translate.decoding.aligner import AlignSettings, check_attention
+
+        forward = load_translator(run, beam, device)
+        check_attention(forward)
+        backward = None
+        if reverse is not None:
+            _check_directions(run, reverse)
+            backward = load_translator(reverse, beam, device)
+            check_attention(backward)
+        return cls(run, forward, backward, method, AlignSettings())
+
+    def shift(self, shift: str) -> None:
+        """Take the shift that was given, or the one by which both runs agree best on the run's validation data."""
+        import sys
+
+        from translate.decoding.aligner import choose_shift
+        from translate.evaluation.evaluate import read_pairs, split_files
+
+        number = _shift(shift)
+        if number is None:
+            assert self.backward is not None
+            pairs = read_pairs(*split_files(self.run, "valid"))
+            number, found = choose_shift(self.forward, self.backward, *pairs, self.settings)
+            shown = ", ".join(f"{k}: {found[k]:.3f}" for k in sorted(found))
+            print(f"--shift auto: {number}, by agreement on the run's validation data ({shown})", file=sys.stderr)
+        self.settings = replace(self.settings, extraction=replace(self.settings.extraction, shift=number))
+
+    def sentences(self, sources: list[str], targets: list[str] | None, first: int) -> Iterator[AlignedSentence]:
+        """Align in pieces of bounded size; own translations that the run has kept are not made again."""
+        from translate.decoding.aligner import align_both, align_translations, translations_of
+        from translate.evaluation.kept import MOST_LINES, translate_kept
+
+        kept = None
+        if targets is None and len(sources) <= MOST_LINES:
+            kept = translate_kept(self.run, self.forward, sources, first_line=first).translations
+        for begin in range(0, len(sources), CHUNK):
+            some, given = sources[begin : begin + CHUNK], None if targets is None else targets[begin : begin + CHUNK]
+            line = first + begin
+            if kept is not None:
+                found = kept[begin : begin + CHUNK]
+            else:
+                found = translations_of(self.forward, some, given, line)
+            if self.backward is None:
+                yield from align_translations(self.forward, some, found, given, line, self.settings)
+            else:
+                yield from align_both(self.forward, self.backward, some, found, given, self.method, line, self.settings)
+
+
+def _check_gold(
+    gold: Path | None, target: Path | None, format: Format, output: Path | None, as_json: bool, each: bool
+) -> None:
+    from translate.errors import UserError
+
+    if gold is not None and target is None:
+        raise UserError("--gold needs --target: its links belong to given translations, not to the model's own.")
+    if gold is None and each:
+        raise UserError("--sentences scores every sentence against --gold: give the gold links.")
+    if gold is not None and format == Format.json and output is None:
+        raise UserError("--format json with --gold needs --output: stdout is for the scores.")
+    if as_json and (gold is None or output == Path("-")):
+        raise UserError("--json prints the scores against --gold, alone on stdout; --format json writes the matrices.")
+
+
+def _check_level(level: Level, format: Format, reverse: Path | None) -> None:
+    from translate.errors import UserError
+
+    allowed = (Format.pharaoh,) if level == Level.pieces else (Format.json, Format.npz)
+    if format not in allowed:
+        raise UserError(f"--level {level.value} goes with --format {' or '.join(kind.value for kind in allowed)}.")
+    if reverse is not None:
+        raise UserError(f"--level {level.value} does not go with --reverse: the runs may cut words differently.")
+
+
+def _check_directions(run: Path, reverse: Path) -> None:
+    """Refuse a second run of the same direction; odd names of languages are only worth a warning."""
+    import warnings
+
+    from translate.checkpoint import Run
+    from translate.errors import UserError
+
+    ours, theirs = (Run.open(path).config().data for path in (run, reverse))
+    there, back = (ours.source_lang, ours.target_lang), (theirs.target_lang, theirs.source_lang)
+    if there == (theirs.source_lang, theirs.target_lang) and there != back:
+        raise UserError(
+            f"--reverse {reverse} translates {' → '.join(there)}, as {run} does: give a run that translates back, "
+            f"{' → '.join(reversed(there))}."
+        )
+    if there != back:
+        warnings.warn(
+            f"{run} translates {there[0]} → {there[1]}, {reverse} {back[1]} → {back[0]}: are these the same languages?",
+            stacklevel=2,
+        )
+
+
+def _settings(
+    run: Path, extract: Extract, threshold: float, diagonal: float, units: Unit, level: Level, gold: bool
+) -> AlignSettings:
+    import sys
+
+    from translate.alignment.extract import Extraction
+    from translate.alignment.units import without_spaces
+    from translate.checkpoint import Run
+    from translate.decoding.aligner import AlignSettings
+
+    languages = Run.open(run).config().data
+    spans = [units == Unit.characters] * 2
+    if units == Unit.auto and not gold:  # gold links number words between spaces
+        spans = [without_spaces(language) for language in (languages.source_lang, languages.target_lang)]
+        for language, unspaced in zip((languages.source_lang, languages.target_lang), spans, strict=True):
+            if unspaced:
+                print(f"{language} is linked by characters; --units words links words between spaces", file=sys.stderr)
+    extraction = Extraction(extract.value, threshold, 0, diagonal)
+    return AlignSettings(extraction, spans[0], spans[1], pieces=level != Level.words)
+
+
+def _shift(text: str) -> int | None:
+    """The number given, or None for auto."""
+    from translate.errors import UserError
+
+    if text == "auto":
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = 100
+    if abs(number) > 10:
+        raise UserError(f"--shift {text}: give a whole number from -10 to 10, or auto.")
+    return number
 
 
 def _read_sides(source: Path, target: Path | None) -> tuple[list[str], list[str] | None]:
@@ -108,79 +291,17 @@ def _range(lines: str | None) -> slice:
     return slice(int(first) - 1, int(last))
 
 
-def _write(
-    sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], format: Format, output: Path | None, run: Path
-) -> None:
-    import contextlib
-    import json
-    import sys
-
-    from translate.alignment.formats import format_pharaoh
-
-    if format in PICTURES:
-        _draw(sentences, format, output or run / "alignment")
-        return
-    to_stdout = output in (None, Path("-"))
-    with contextlib.nullcontext(sys.stdout) if to_stdout else open_for_writing(output) as file:
-        for sentence in sentences:
-            text = format_pharaoh(sentence.links) if format == Format.pharaoh else json.dumps(sentence.record())
-            file.write(text + "\n")
-
-
-def open_for_writing(path: Path | None):  # type: ignore[no-untyped-def]
-    """A text file, or an error that names it."""
-    from translate.errors import UserError
-
-    assert path is not None
-    try:
-        return path.open("w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"--output {path}: cannot be written: {error.strerror}.") from None
-
-
-def _draw(sentences: Iterator[AlignedSentence] | Sequence[AlignedSentence], format: Format, folder: Path) -> None:
-    import sys
-
-    from translate.errors import UserError
-    from translate.figures.heatmap import save_heatmap
-
-    if str(folder) == "-":
-        raise UserError("--output -: pictures need a folder, one file a sentence.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {folder}: is no folder and cannot be made one: {error.strerror}.") from None
-    count = 0
-    for sentence in sentences:
-        if sentence.target_words:
-            columns = [*sentence.source_words, "</s>"]
-            path = folder / f"{sentence.line}.{format.value}"
-            save_heatmap(path, sentence.word_weights, columns, sentence.target_words)
-            count += 1
-    print(f"{count} pictures in {folder}", file=sys.stderr)
-
-
-def _read_gold(path: Path, count: int) -> list[Gold]:
+def _read_gold(path: Path, base: Base, count: int) -> list[Gold]:
     """Gold links of as many lines as the source has."""
-    from translate.alignment.formats import read_gold
+    import sys
+
+    from translate.alignment.formats import read_alignments
     from translate.errors import DataError
 
-    gold = read_gold(path)
-    if len(gold) != count:
+    gold = read_alignments(path, base.value, sentences=count)
+    print(gold.said(path), file=sys.stderr)
+    if len(gold.sentences) != count:
         raise DataError(
-            f"{path} has {len(gold)} lines of gold, the source {count}: line N of each must belong together."
+            f"{path} has {len(gold.sentences)} lines of gold, the source {count}: line N of each must belong together."
         )
-    return gold
-
-
-def _print_scores(sentences: Sequence[AlignedSentence], gold: list[Gold], as_json: bool) -> None:
-    import json
-
-    from translate.alignment.aer import score
-
-    result = score([sentence.links for sentence in sentences], gold)
-    if as_json:
-        print(json.dumps(result.as_json()))
-        return
-    print(f"AER {result.aer:.3f}, precision {result.precision:.3f}, recall {result.recall:.3f}")
-    print(f"over {result.sentences} sentences")
+    return gold.sentences

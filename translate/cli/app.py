@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from translate.cli import align, doctor, evaluate, info, init, interactive, score, text, train, zoo
+from translate.cli import aer, align, compare, doctor, evaluate, info, init, interactive, score, text, train, zoo
 from translate.errors import Stopped, UserError
 from translate.process import settle
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (init, train, evaluate, text, interactive, align, score, info, zoo, doctor):
+for module in (init, train, evaluate, compare, text, interactive, align, aer, score, info, zoo, doctor):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 
 

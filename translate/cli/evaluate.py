@@ -2,60 +2,160 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
-    from translate.evaluation.metrics import Evaluation
+    from translate.evaluation.metrics import Evaluation, Score
+
+TITLES = {
+    "length": "by source length",
+    "rare": "by words seen fewer than 5 times in training",
+    "copied": "by words that source and reference share",
+}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+TokenizeOption = Annotated[
+    str | None, typer.Option(help="sacreBLEU's tokenizer for BLEU; by the target language if left out.")
+]
 
 
 def command(
     run: RunArgument,
     split: Annotated[str, typer.Option(help="Which of the run's own data: test or valid.")] = "test",
     source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Its translations by people.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="Its translations by people; give it again for each further one.")
+    ] = None,
     min_words: Annotated[int, typer.Option(min=0, help="Only sources of at least so many words.")] = 0,
+    tokenize: TokenizeOption = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Also with upper and lower case taken as one.")
+    ] = False,
+    sentences: Annotated[Path | None, typer.Option(help="Write scores of every sentence there, as TSV.")] = None,
+    breakdown: Annotated[
+        bool, typer.Option("--breakdown", help="By source length, rare words and copied words, and as a picture.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Translate anew, though the run has kept it.")] = False,
     beam: BeamOption = None,
     settings: SetOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """BLEU, chrF and TER with sacreBLEU's signatures and 95 % confidence intervals."""
+    """BLEU, chrF, chrF++ and TER with sacreBLEU's signatures and 95 % confidence intervals."""
+    import json
     import warnings
 
     from translate.checkpoint import Run
     from translate.cli.options import load_translator
     from translate.errors import UserError
-    from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
+    from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_test_set, split_files
+    from translate.evaluation.metrics import MetricSettings
 
-    if (source is None) != (reference is None):
+    if (source is None) != (not reference):
         raise UserError("--source and --reference go together: give both, or neither for the run's own data.")
-    if source == reference == Path("-"):
-        raise UserError("Only one of --source and --reference can be -, stdin.")
-    Run.open(run)
-    files = (source, reference) if source is not None and reference is not None else split_files(run, split)
-    sources, references = read_pairs(*files, min_words=min_words)
+    if [source, sentences, *(reference or [])].count(Path("-")) > 1 or (as_json and sentences == Path("-")):
+        raise UserError("Only one of --source, --reference, --sentences and --json can use stdin or stdout, -.")
+    languages = Run.open(run).config().data
+    own = split_files(run, split) if source is None else None
+    files = (own[0], [own[1]]) if own is not None else (source, reference)
+    assert files[0] is not None
+    assert files[1]
+    sources, references = read_test_set(files[0], files[1], min_words)
+    metrics = MetricSettings(languages.target_lang, tokenize, lowercase)
     translator = load_translator(run, beam, device, settings)
-    evaluation, hypotheses = evaluate_lines(translator, sources, references)
-    _print(evaluation, translator.search.beam, as_json)
-    if source is None and beam is None and not settings and not min_words:
+    evaluation, hypotheses = evaluate_lines(translator, sources, references, metrics, run, fresh)
+    result = evaluation.as_json()
+    parts: dict[str, Any] = {}
+    if breakdown:
+        parts = _parts(run, translator.source, sources, hypotheses, references, metrics, languages.source_lang)
+        result["breakdown"] = parts
+    if as_json:
+        print(json.dumps(result))
+    else:
+        _print(evaluation, translator.search.beam)
+        _print_parts(parts)
+    if sentences is not None:
+        _write_sentences(sentences, hypotheses, references, metrics)
+    if own is not None and beam is None and not settings and not min_words:
         try:
             keep_translations(run, split, hypotheses, evaluation)
+            if parts:
+                _draw_parts(run / "translations" / f"{split}.breakdown.png", parts)
         except UserError as error:  # a run that may only be read has been scored all the same
             warnings.warn(f"the translations are not kept: {error}", stacklevel=1)
 
 
-def _print(evaluation: Evaluation, beam: int, as_json: bool) -> None:
-    import json
-
-    if as_json:
-        print(json.dumps(evaluation.as_json()))
-        return
-    for name, score in (("BLEU", evaluation.bleu), ("chrF", evaluation.chrf), ("TER", evaluation.ter)):
-        print(f"{name:<5}{score.score:6.2f}  [{score.low:.2f}, {score.high:.2f}]  {score.signature}")
+def _print(evaluation: Evaluation, beam: int) -> None:
+    for name, score in evaluation.scores.items():
+        _print_score(NAMES[name], score)
+    for name, score in (evaluation.lowercase or {}).items():
+        _print_score(f"{NAMES[name]} lc", score)
     speed = evaluation.sentences / max(evaluation.seconds, 1e-9)
     print(f"{evaluation.sentences} sentences in {evaluation.seconds:.1f} s ({speed:.0f}/s), beam {beam}")
+
+
+def _print_score(name: str, score: Score) -> None:
+    print(f"{name:<9} {score.score:6.2f}  [{score.low:.2f}, {score.high:.2f}]  {score.signature}")
+
+
+def _parts(
+    run: Path,
+    tokenizer: Any,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    settings: Any,
+    language: str,
+) -> dict[str, Any]:
+    import sys
+
+    from translate.evaluation.breakdown import breakdown, breakdown_json, training_words
+
+    counts = training_words(run, tokenizer)
+    if counts is None:
+        print(f"{run} has no cache of its training data: rare words cannot be told.", file=sys.stderr)
+    return breakdown_json(breakdown(sources, hypotheses, references, settings, language, counts))
+
+
+def _print_parts(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    for kind, classes in parts.items():
+        found = "  found again" if kind == "copied" else ""
+        print(f"\n{TITLES[kind]}\n{'':>8}  sentences    BLEU    chrF{found}")
+        for part in classes:
+            again = f"  {part['found']:11.1%}" if part["found"] is not None else ""
+            print(f"{part['name']:>8}  {part['sentences']:9}  {part['bleu']:6.2f}  {part['chrf']:6.2f}{again}")
+
+
+def _draw_parts(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    import sys
+
+    from translate.figures.curves import save_breakdown
+
+    save_breakdown(path, parts, TITLES)
+    print(f"drawn in {path}", file=sys.stderr)
+
+
+def _write_sentences(path: Path, hypotheses: Sequence[str], references: Sequence[Sequence[str]], settings: Any) -> None:
+    """One line a sentence: its number, its scores, the translation."""
+    import sys
+
+    from translate.errors import UserError
+    from translate.evaluation.metrics import sentence_scores
+
+    rows = sentence_scores(hypotheses, references, settings)
+    lines = ["\t".join(["line", *rows[0], "translation"])]
+    for number, (row, text) in enumerate(zip(rows, hypotheses, strict=True), start=1):
+        lines.append("\t".join([str(number), *(f"{value:.2f}" for value in row.values()), text]))
+    content = "".join(line + "\n" for line in lines)
+    if str(path) == "-":
+        sys.stdout.write(content)
+        return
+    try:
+        path.write_bytes(content.encode())
+    except OSError as error:
+        raise UserError(f"--sentences {path}: cannot be written: {error.strerror}.") from None

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from translate.alignment.extract import argmax_links, word_weights
+from translate.alignment.extract import Extraction, near_diagonal, shifted, word_weights
 from translate.alignment.formats import FloatArray, Link, alignment_record
+from translate.alignment.symmetrize import agreement, symmetrize, turned
+from translate.alignment.units import Span, Units, cut, span_units, word_units
 from translate.decoding.translator import Translation, Translator
 from translate.errors import UserError
 from translate.text.tokenizer import Tokenizer
+
+SHIFTS = (0, 1, 2, -1)  # what `auto` tries; the first of equals is taken
+MOST_HELD_OUT = 500  # pairs it looks at
+
+SpansOf = Callable[[str], Sequence[Span]]
+
+
+@dataclass(frozen=True)
+class AlignSettings:
+    """What is linked, and how links are read."""
+
+    extraction: Extraction = field(default_factory=Extraction)
+    source_spans: bool = False
+    """Units of the source are the characters that pieces cover, not words between spaces."""
+    target_spans: bool = False
+    pieces: bool = False
+    """Link pieces too."""
+
+    def turned(self) -> AlignSettings:
+        """The settings of the other direction."""
+        return replace(self, source_spans=self.target_spans, target_spans=self.source_spans)
 
 
 @dataclass(frozen=True)
@@ -22,11 +45,18 @@ class AlignedSentence:
     target: str
     source_words: list[str]
     target_words: list[str]
+    source_spans: list[Span]
+    target_spans: list[Span]
     source_pieces: list[str]
     target_pieces: list[str]
-    weights: FloatArray  # (target pieces, source pieces), </s> included on both sides
-    word_weights: FloatArray  # (target words, source words + 1); the last column is the weight on no word
+    weights: FloatArray  # (target pieces, source pieces), </s> included on both sides; as the model gave them
+    word_weights: FloatArray  # (target words, source words + 1), shifted and so on; the last column is on no word
     links: list[Link]
+    probabilities: Mapping[Link, float]
+    score: float
+    possible: Collection[Link] = ()  # links that only one of two directions has
+    reverse_word_weights: FloatArray | None = None  # (source words, target words + 1), of the other direction
+    piece_links: list[Link] | None = None
 
     def record(self) -> dict[str, Any]:
         """All of it as a JSON object."""
@@ -34,57 +64,199 @@ class AlignedSentence:
 
 
 def align(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str] | None = None, first_line: int = 1
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    first_line: int = 1,
+    settings: AlignSettings | None = None,
 ) -> list[AlignedSentence]:
     """Align sources with their own translations, or with the given ones."""
+    translations = translations_of(translator, sources, targets, first_line)
+    return align_translations(translator, sources, translations, targets, first_line, settings)
+
+
+def translations_of(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, first_line: int = 1
+) -> list[Translation]:
+    """Own translations, or given ones, with their attention."""
+    check_attention(translator)
+    if targets is None:
+        return [best[0] for best in translator.translate(sources, first_line=first_line)]
+    return translator.force(sources, targets, first_line=first_line)
+
+
+def check_attention(translator: Translator) -> None:
+    """Refuse a run that has nothing to align by."""
     if translator.model.decoder.attention is None:
         raise UserError("This run's decoder is 'plain': it has no attention, so there is nothing to align by.")
-    if targets is None:
-        translations = [best[0] for best in translator.translate(sources, first_line=first_line)]
-    else:
-        translations = translator.force(sources, targets, first_line=first_line)
+
+
+def align_translations(
+    translator: Translator,
+    sources: Sequence[str],
+    translations: Sequence[Translation],
+    targets: Sequence[str] | None = None,
+    first_line: int = 1,
+    settings: AlignSettings | None = None,
+) -> list[AlignedSentence]:
+    """Align translations that were found (targets None) or given."""
     return [
-        align_translation(translator, source, translation, targets[i] if targets is not None else None, first_line + i)
+        align_translation(
+            translator, source, translation, targets[i] if targets is not None else None, first_line + i, settings
+        )
         for i, (source, translation) in enumerate(zip(sources, translations, strict=True))
     ]
 
 
 def align_translation(
-    translator: Translator, source: str, translation: Translation, target: str | None = None, line: int = 1
+    translator: Translator,
+    source: str,
+    translation: Translation,
+    target: str | None = None,
+    line: int = 1,
+    settings: AlignSettings | None = None,
+    others: tuple[SpansOf, SpansOf] | None = None,
 ) -> AlignedSentence:
-    """Align one translation that was found (target None) or given."""
+    """Align one translation that was found (target None) or given.
+
+    `others` give the pieces of a second pair of tokenizers, which units of characters must not cut either.
+    """
     assert translation.attention is not None
-    source_words, src_words = _cut(translator.source, source, len(translation.src_ids) - 1)
+    settings = settings or AlignSettings()
+    extraction = settings.extraction
+    other_src, other_tgt = others or (_no_spans, _no_spans)
+    src = _units_of_text(translator.source, source, len(translation.src_ids) - 1, settings.source_spans, other_src)
     if target is None:
-        target, tgt_words = translation.text, translator.target.decode_words(translation.tgt_ids)[1]
-        target_words = _words(target)
+        target, tgt = _units_of_ids(translator.target, translation.tgt_ids, settings.target_spans, other_tgt)
     else:
-        target_words, tgt_words = _cut(translator.target, target, len(translation.tgt_ids) - 1)
-    by_word = word_weights(translation.attention, src_words, tgt_words, len(source_words), len(target_words))
+        tgt = _units_of_text(translator.target, target, len(translation.tgt_ids) - 1, settings.target_spans, other_tgt)
+    moved = shifted(translation.attention, extraction.shift)
+    by_word = word_weights(moved, src.of_piece, tgt.of_piece, len(src.texts), len(tgt.texts))
+    by_word = near_diagonal(by_word, extraction.diagonal)
+    links = extraction.links(by_word)
     return AlignedSentence(
         line=line,
         source=source,
         target=target,
-        source_words=source_words,
-        target_words=target_words,
+        source_words=src.texts,
+        target_words=tgt.texts,
+        source_spans=src.spans,
+        target_spans=tgt.spans,
         source_pieces=translator.source.pieces(translation.src_ids),
         target_pieces=translator.target.pieces(translation.tgt_ids),
         weights=translation.attention,
         word_weights=by_word,
-        links=argmax_links(by_word),
+        links=links,
+        probabilities={link: float(by_word[link.target, link.source]) for link in links},
+        score=translation.score,
+        piece_links=extraction.links(moved[:-1]) if settings.pieces else None,  # the last column is </s>
     )
 
 
-def _cut(tokenizer: Tokenizer, text: str, num_pieces: int) -> tuple[list[str], list[int]]:
-    """The words of a text and the word of each of its first pieces and of `</s>`, which is in none.
+def align_both(
+    forward: Translator,
+    backward: Translator,
+    sources: Sequence[str],
+    translations: Sequence[Translation],
+    targets: Sequence[str] | None,
+    method: str,
+    first_line: int = 1,
+    settings: AlignSettings | None = None,
+) -> list[AlignedSentence]:
+    """Align by two runs, the second of which translates back, and make one set of both directions' links.
 
-    Of a line that was too long, only words up to the last piece that was read count: a matrix of all would be huge.
+    A link of both directions is sure, one of either is possible; its probability is the mean of both weights.
     """
-    words, places = _words(text), tokenizer.encode_words(text)[1]
-    if num_pieces < len(places):
-        words = words[: max(places[:num_pieces], default=-1) + 1]
-    return words, [*places[:num_pieces], -1]
+    settings = settings or AlignSettings()
+    theirs: tuple[SpansOf, SpansOf] = (
+        lambda text: backward.target.encode_spans(text)[1],
+        lambda text: backward.source.encode_spans(text)[1],
+    )
+    there = [
+        align_translation(
+            forward, source, translation, None if targets is None else targets[i], first_line + i, settings, theirs
+        )
+        for i, (source, translation) in enumerate(zip(sources, translations, strict=True))
+    ]
+    texts = [sentence.target for sentence in there]
+    back = translations_of(backward, texts, sources, first_line)
+    return [
+        _joined(one, _back(backward, one, translation, settings), method)
+        for one, translation in zip(there, back, strict=True)
+    ]
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(" ") if word]
+def choose_shift(
+    forward: Translator,
+    backward: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    settings: AlignSettings,
+) -> tuple[int, dict[int, float]]:
+    """The shift with which both directions agree best on given pairs, and how far they agree with each.
+
+    Both directions are shifted alike: by k and by -k they would agree on any text of one order.
+    """
+    sources, targets = sources[:MOST_HELD_OUT], targets[:MOST_HELD_OUT]
+    there, back = translations_of(forward, sources, targets), translations_of(backward, targets, sources)
+    found = {}
+    for shift in SHIFTS:
+        moved = replace(settings, extraction=replace(settings.extraction, shift=shift))
+        one = align_translations(forward, sources, there, targets, settings=moved)
+        other = [_back(backward, sentence, translation, moved) for sentence, translation in zip(one, back, strict=True)]
+        found[shift] = agreement([sentence.links for sentence in one], [turned(sentence.links) for sentence in other])
+    return max(SHIFTS, key=lambda shift: found[shift]), found
+
+
+def _back(backward: Translator, there: AlignedSentence, back: Translation, settings: AlignSettings) -> AlignedSentence:
+    """The same pair by the run that translates back, in the same units."""
+    spans: tuple[SpansOf, SpansOf] = (lambda _: there.target_spans, lambda _: there.source_spans)
+    return align_translation(backward, there.target, back, there.source, there.line, settings.turned(), spans)
+
+
+def _joined(there: AlignedSentence, back: AlignedSentence, method: str) -> AlignedSentence:
+    """One alignment from those of both directions; of a line that was too long, the part that both have read."""
+    num_src = min(len(there.source_words), len(back.target_words))
+    num_tgt = min(len(there.target_words), len(back.source_words))
+    ours = {link for link in there.links if link.source < num_src and link.target < num_tgt}
+    theirs = {link for link in turned(back.links) if link.source < num_src and link.target < num_tgt}
+    links = symmetrize(ours, theirs, method)
+    columns, back_columns = [*range(num_src), -1], [*range(num_tgt), -1]
+    by_word, by_back = there.word_weights[:num_tgt][:, columns], back.word_weights[:num_src][:, back_columns]
+    return replace(
+        there,
+        source_words=there.source_words[:num_src],
+        target_words=there.target_words[:num_tgt],
+        source_spans=there.source_spans[:num_src],
+        target_spans=there.target_spans[:num_tgt],
+        word_weights=by_word,
+        reverse_word_weights=by_back,
+        links=links,
+        possible=set(links) - (ours & theirs),
+        probabilities={
+            link: float(by_word[link.target, link.source] + by_back[link.source, link.target]) / 2 for link in links
+        },
+    )
+
+
+def _no_spans(_: str) -> Sequence[Span]:
+    return ()
+
+
+def _units_of_text(tokenizer: Tokenizer, text: str, num_pieces: int, spans: bool, others: SpansOf) -> Units:
+    """The units of a text, and the unit of each of its pieces that were read and of `</s>`, which is in none."""
+    if spans:
+        units = span_units(text, tokenizer.encode_spans(text)[1], others(text))
+    else:
+        units = word_units(text, tokenizer.encode_words(text)[1])
+    units = cut(units, num_pieces)
+    return replace(units, of_piece=[*units.of_piece, -1])
+
+
+def _units_of_ids(tokenizer: Tokenizer, ids: Sequence[int], spans: bool, others: SpansOf) -> tuple[str, Units]:
+    """The text of pieces that a search found, and its units."""
+    if spans:
+        text, places = tokenizer.decode_spans(ids)
+        return text, span_units(text, places, others(text))
+    text, of_piece = tokenizer.decode_words(ids)
+    return text, word_units(text, of_piece)

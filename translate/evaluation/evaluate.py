@@ -8,20 +8,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from translate.checkpoint import write_file
-from translate.config import SearchConfig
 from translate.decoding.translator import Translator
 from translate.errors import DataError, RunError
-from translate.evaluation.metrics import Evaluation, check_counts, evaluate
-from translate.text.corpus import parallel_files
+from translate.evaluation.kept import translate_kept
+from translate.evaluation.metrics import Evaluation, MetricSettings, check_counts, evaluate, reference_streams
+from translate.text.corpus import parallel_files, read_lines
 
 
 def read_pairs(source: Path, reference: Path, min_words: int = 0) -> tuple[list[str], list[str]]:
     """Both sides of a test set, or of its pairs with at least so many source words; unequal sides are refused."""
-    pairs = [pair for pair in parallel_files(source, reference).pairs() if len(pair.source.split()) >= min_words]
-    if not pairs:
+    sources, (references,) = read_test_set(source, [reference], min_words)
+    return sources, references
+
+
+def read_test_set(source: Path, references: Sequence[Path], min_words: int = 0) -> tuple[list[str], list[list[str]]]:
+    """The source and every reference of a test set; unequal sides are refused."""
+    first = list(parallel_files(source, references[0]).pairs())
+    streams = [[pair.target for pair in first], *(list(read_lines(path)) for path in references[1:])]
+    for path, stream in zip(references[1:], streams[1:], strict=True):
+        if len(stream) != len(first):
+            raise DataError(
+                f"{source} has {len(first)} lines, {path} {len(stream)}: line N of each must be the same sentence."
+            )
+    rows = [row for row, pair in enumerate(first) if len(pair.source.split()) >= min_words]
+    if not rows:
         wanted = f"no sentence of at least {min_words} words" if min_words else "no sentence"
-        raise DataError(f"{source} and {reference} have {wanted}: there is nothing to score.")
-    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+        raise DataError(f"{source} and {references[0]} have {wanted}: there is nothing to score.")
+    return [first[row].source for row in rows], [[stream[row] for row in rows] for stream in streams]
 
 
 def split_files(run: Path, split: str) -> tuple[Path, Path]:
@@ -36,13 +49,24 @@ def split_files(run: Path, split: str) -> tuple[Path, Path]:
 
 
 def evaluate_lines(
-    translator: Translator, sources: Sequence[str], references: Sequence[str], search: SearchConfig | None = None
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    settings: MetricSettings | None = None,
+    run: Path | None = None,
+    fresh: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """The scores, and the translations that were scored."""
-    check_counts(len(sources), len(references))
-    start = time.perf_counter()
-    hypotheses = [best[0].text for best in translator.translate(sources, search)]
-    return evaluate(hypotheses, references, time.perf_counter() - start), hypotheses
+    """The scores, and the translations that were scored; those that the run has kept are not made again."""
+    for stream in reference_streams(references):
+        check_counts(len(sources), len(stream))
+    if run is None:
+        start = time.perf_counter()
+        hypotheses = [best[0].text for best in translator.translate(sources)]
+        seconds = time.perf_counter() - start
+    else:
+        kept = translate_kept(run, translator, sources, fresh)
+        hypotheses, seconds = [translation.text for translation in kept.translations], kept.seconds
+    return evaluate(hypotheses, references, seconds, settings), hypotheses
 
 
 def keep_translations(run: Path, name: str, hypotheses: Sequence[str], evaluation: Evaluation) -> None:

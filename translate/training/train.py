@@ -5,8 +5,9 @@ from __future__ import annotations
 from translate.checkpoint import Run
 from translate.config import Config
 from translate.decoding.translator import Translator
-from translate.errors import Stopped
+from translate.errors import Stopped, UserError
 from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
+from translate.evaluation.metrics import MetricSettings
 from translate.training.distributed import World, joined
 from translate.training.job import Job, merge_for_resume, open_job, open_prepared
 from translate.training.logging import Reporter
@@ -52,9 +53,22 @@ def _train(job: Job, test: bool, reporter: Reporter, signals: StopSignals, world
     if signals.received is not None:  # too late for the loop to see it
         raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
     trainer.note_end(tested=False)
+    if job.config.logging.pictures:
+        _draw_curves(job.run, reporter)
     if test:
         _test(job.run, trainer, reporter)
         trainer.note_end(tested=True)
+
+
+def _draw_curves(run: Run, reporter: Reporter) -> None:
+    from translate.figures.curves import save_curves  # matplotlib takes a second to load
+
+    path = run.path / "curves.png"
+    try:
+        save_curves(path, run.path / "metrics.jsonl")
+        reporter.say(f"learning curves: {path}")
+    except UserError as error:  # a picture that cannot be written does not make the run a worse one
+        reporter.say(f"Warning: {error}")
 
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
@@ -62,7 +76,9 @@ def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
     job = trainer.job
     model = run.load_model().to(trainer.device)
     translator = Translator(model, job.source, job.target, job.config.search, trainer.device)
-    evaluation, hypotheses = evaluate_lines(translator, *read_pairs(*split_files(run.path, "test")))
+    settings = MetricSettings(job.config.data.target_lang)
+    pairs = read_pairs(*split_files(run.path, "test"))
+    evaluation, hypotheses = evaluate_lines(translator, *pairs, settings, run.path)
     keep_translations(run.path, "test", hypotheses, evaluation)
     bleu = evaluation.bleu
     reporter.say(

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
 from translate.decoding.translator import Translation, Translator
-from translate.errors import NumericalError, RunError, Stopped
+from translate.errors import NumericalError, RunError, Stopped, UserError
 from translate.evaluation.metrics import quick_scores
 from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
@@ -312,7 +312,8 @@ class Trainer:
         for begin in range(0, len(lines), 256):
             translations += [best[0] for best in self.translator.translate(lines[begin : begin + 256])]
             self._interrupt_if_asked()
-        scores = quick_scores([translation.text for translation in translations], self.job.valid_references)
+        texts = [translation.text for translation in translations]
+        scores = quick_scores(texts, self.job.valid_references, self.config.data.target_lang)
         return {"loss": self._valid_loss(), **scores}, translations
 
     @torch.inference_mode()
@@ -359,6 +360,15 @@ class Trainer:
         folder.mkdir(exist_ok=True)
         (folder / f"step-{self.progress.step:08d}.txt").write_text("\n".join(rows), encoding="utf-8")
         self.reporter.say(rows[0].rstrip("\n"))
+        if self.config.logging.pictures:
+            from translate.training.samples import draw_samples  # matplotlib takes a second to load
+
+            writer = None if self.log is None else self.log.writer
+            given = self.job.valid_sources[:count], translations[:count]
+            try:
+                draw_samples(folder, self.progress.step, self.translator, *given, writer)
+            except UserError as error:  # a picture that cannot be written is no reason to stop
+                self.reporter.say(f"Warning: {error}")
 
     def _save(self) -> Checkpoint:
         progress = self.progress

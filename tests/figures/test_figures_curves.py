@@ -1,0 +1,71 @@
+"""Learning curves and breakdowns are drawn from whatever is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from translate.errors import UserError
+from translate.figures.curves import save_breakdown, save_curves
+
+TRAIN = {"kind": "train", "loss": 3.0, "gradient_norm": 1.0, "learning_rate": 1e-3, "tokens_per_second": 900.0}
+VALID = {"kind": "valid", "loss": 2.5, "bleu": 12.0, "chrf": 30.0}
+
+
+def drawn(tmp_path: Path, lines: list[str]) -> np.ndarray:
+    (tmp_path / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    save_curves(tmp_path / "curves.png", tmp_path / "metrics.jsonl")
+    return np.asarray(imread(tmp_path / "curves.png"))
+
+
+def panels(picture: np.ndarray) -> list[int]:
+    """How many blue or orange points each of the six panels has."""
+    red, green, blue = (picture[:, :, channel] for channel in range(3))
+    coloured = (np.abs(red - blue) > 0.3) & (green < 0.9)
+    height, width = coloured.shape
+    return [
+        int(coloured[height * i // 2 : height * (i + 1) // 2, width * j // 3 : width * (j + 1) // 3].sum())
+        for i in (0, 1)
+        for j in (0, 1, 2)
+    ]
+
+
+def test_every_curve_is_in_its_panel(tmp_path: Path) -> None:
+    steps = range(50, 500, 50)
+    lines = [json.dumps({**TRAIN, "step": step, "loss": 300 / step}) for step in steps]
+    lines += [json.dumps({**VALID, "step": step, "bleu": step / 10}) for step in (200, 400)]
+    counts = panels(drawn(tmp_path, lines))
+    assert min(counts[:5]) > 100
+    assert counts[5] == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["", "{half a li"],
+        [json.dumps({**TRAIN, "step": 1})],
+        [json.dumps({**TRAIN, "step": 1, "loss": None, "gradient_norm": None}), json.dumps({**VALID, "step": 1})],
+    ],
+)
+def test_what_is_missing_is_left_out(tmp_path: Path, lines: list[str]) -> None:
+    assert drawn(tmp_path, lines).size
+
+
+def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot write"):
+        save_curves(tmp_path / "absent" / "curves.png", tmp_path / "metrics.jsonl")
+
+
+def test_bars_are_as_high_as_scores(tmp_path: Path) -> None:
+    parts = {"length": [{"name": "0-5", "sentences": 3, "bleu": 80.0}, {"name": "6-10", "sentences": 2, "bleu": 20.0}]}
+    save_breakdown(tmp_path / "bars.png", parts, {"length": "by length"})
+    picture = np.asarray(imread(tmp_path / "bars.png"))
+    blue = picture[:, :, 2] - picture[:, :, 0] > 0.4
+    heights = blue.sum(axis=0)
+    tall, small = heights.max(), heights[heights > 20].min()
+    assert tall / small == pytest.approx(4, rel=0.3)  # the numbers in the bars take some points away

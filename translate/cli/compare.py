@@ -1,0 +1,138 @@
+"""`translate compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from translate.cli.evaluate import NAMES, TokenizeOption
+from translate.cli.options import DeviceOption
+
+if TYPE_CHECKING:
+    from translate.evaluation.compare import Comparison
+
+
+def command(
+    systems: Annotated[
+        list[Path], typer.Argument(metavar="BASELINE SYSTEM…", help="Runs, or files of translations; at least two.")
+    ],
+    split: Annotated[str, typer.Option(help="Which of the runs' own data: test or valid.")] = "test",
+    source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="Translations by people; give it again for each further one.")
+    ] = None,
+    tokenize: TokenizeOption = None,
+    metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; all if left out.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
+    changed: Annotated[int, typer.Option(min=0, help="Sentences shown that changed most.")] = 5,
+    device: DeviceOption = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Is a system better than the baseline, the first one, or is it chance? By sacreBLEU's two paired tests."""
+    import json
+
+    from translate.errors import UserError
+    from translate.evaluation.compare import METRICS, compare
+    from translate.evaluation.metrics import MetricSettings
+
+    unknown = [name for name in metric or [] if name not in METRICS]
+    if unknown:
+        raise UserError(f"--metric {unknown[0]}: there are {', '.join(METRICS)}.")
+    runs = [path for path in systems if path.is_dir()]
+    sources, references, language = _test_set(runs, split, source, reference)
+    named = [(str(path), _translations(path, sources, device)) for path in systems]
+    settings = MetricSettings(language, tokenize)
+    chosen = list(dict.fromkeys(metric)) if metric else METRICS
+    comparison = compare(named, references, settings, chosen, samples, trials, changed)
+    if as_json:
+        print(json.dumps(comparison.as_json()))
+        return
+    _print(comparison)
+    _print_changes(comparison, dict(named), sources, references)
+
+
+def _test_set(
+    runs: Sequence[Path], split: str, source: Path | None, reference: list[Path] | None
+) -> tuple[list[str] | None, list[list[str]], str]:
+    """Sources where they are known, references, and the target language where a run tells it."""
+    from translate.checkpoint import Run
+    from translate.errors import DataError, UserError
+    from translate.evaluation.evaluate import read_test_set, split_files
+    from translate.text.corpus import read_lines
+
+    language = Run.open(runs[0]).config().data.target_lang if runs else ""
+    if reference:
+        if source is not None:
+            return *read_test_set(source, reference), language
+        if runs:
+            raise UserError("--reference without --source: runs need the sentences to translate. Give both or neither.")
+        return None, [list(read_lines(path)) for path in reference], language
+    if source is not None:
+        raise UserError("--source without --reference: give both, or neither for the runs' own data.")
+    if not runs:
+        raise UserError("Files of translations need --reference, the translations by people.")
+    first = split_files(runs[0], split)
+    for other in runs[1:]:
+        if any(a.read_bytes() != b.read_bytes() for a, b in zip(first, split_files(other, split), strict=True)):
+            raise DataError(
+                f"{runs[0]} and {other} have different {split} data. Give one test set by --source and --reference."
+            )
+    return *read_test_set(first[0], [first[1]]), language
+
+
+def _translations(path: Path, sources: list[str] | None, device: str) -> list[str]:
+    """A file's lines, or what a run makes of the sources; what it has kept is not made again."""
+    from translate.cli.options import load_translator
+    from translate.evaluation.kept import translate_kept
+    from translate.text.corpus import read_lines
+
+    if not path.is_dir():
+        return list(read_lines(path))
+    assert sources is not None
+    kept = translate_kept(path, load_translator(path, None, device), sources)
+    return [translation.text for translation in kept.translations]
+
+
+def _print(comparison: Comparison) -> None:
+    from rich.cells import cell_len
+
+    width = max(cell_len(name) for name in comparison.systems)
+    for metric, rows in comparison.scores.items():
+        print(f"{NAMES[metric]:<{width}}   score  95 % interval     p, bootstrap  p, randomisation")
+        for name, row in zip(comparison.systems, rows, strict=True):
+            interval = f"[{row.mean - row.interval:.2f}, {row.mean + row.interval:.2f}]"
+            chances = "      baseline"
+            if row.bootstrap is not None and row.randomisation is not None:
+                chances = (
+                    f"{row.bootstrap:12.4f}  {row.randomisation:16.4f}{_verdict(row.bootstrap, row.randomisation)}"
+                )
+            print(f"{name:<{width}}  {row.score:6.2f}  {interval:<16}  {chances}")
+        print(f"{comparison.signatures[metric]}\n")
+    print(f"{comparison.sentences} sentences; * both tests give less than 0.05")
+
+
+def _verdict(*chances: float) -> str:
+    return " *" if max(chances) < 0.05 else ""
+
+
+def _print_changes(
+    comparison: Comparison, lines: dict[str, list[str]], sources: list[str] | None, references: list[list[str]]
+) -> None:
+    from translate.figures.labels import visible
+
+    baseline = comparison.systems[0]
+    for name, changes in comparison.changes.items():
+        if changes:
+            print(f"\nSentences that changed most from {baseline} to {name}, by chrF:")
+        for change in changes:
+            row = change.line - 1
+            print(f"\nline {change.line}: {change.baseline:.1f} to {change.system:.1f} ({change.change:+.1f})")
+            shown = [("source", sources[row])] if sources is not None else []
+            shown += [("reference", references[0][row]), (baseline, lines[baseline][row]), (name, lines[name][row])]
+            width = max(len(title) for title, _ in shown)
+            for title, text in shown:
+                print(f"  {title:<{width}}  {visible(text)}")
