@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from translate.cli import align, doctor, evaluate, info, init, interactive, text, train, zoo
+from translate.cli import align, data, doctor, evaluate, info, init, interactive, text, train, zoo
 from translate.errors import Stopped, UserError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 for module in (init, train, evaluate, text, interactive, align, info, zoo, doctor):
     app.command(module.__name__.rpartition(".")[2])(module.command)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

@@ -81,6 +81,11 @@ def tidy(line: str) -> str:
     return line if line.isprintable() else _NOT_TEXT.sub(" ", line)  # what it replaces is not printable
 
 
+def has_breaks(line: str) -> bool:
+    """Whether a line holds anything that `tidy` replaces."""
+    return not line.isprintable() and _NOT_TEXT.search(line) is not None
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, split at newline bytes only; `-` is stdin."""
     if str(path) == "-":
@@ -140,6 +145,17 @@ def parallel_files(source: Path, target: Path) -> Corpus:
     return Corpus(_joined(map(str, (source, target))), (source, target), partial(_read_plain, source, target))
 
 
+def open_file(path: Path, source_lang: str, target_lang: str) -> Corpus:
+    """The corpus of one file that holds both sides."""
+    languages = Languages(source_lang, target_lang)
+    for (name,), reader in list(_kinds(path.stem, languages).items())[1:]:  # the first kind is two files
+        if name == path.name:
+            if not path.is_file():
+                raise DataError(f"{path}: no such file.")
+            return Corpus(str(path), (path,), partial(reader, path))
+    raise DataError(f"{path}: one file must be .tsv, .jsonl or .parquet; give both files of a pair of text files.")
+
+
 def _kinds(stem: str, languages: Languages) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
     return {
         (f"{stem}.{languages.source}", f"{stem}.{languages.target}"): _read_plain,
@@ -158,7 +174,8 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
             same = source.name == target.name
             raise DataError(
                 f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} "
-                f"{counts[1]}: line N of each must be a translation of the other."
+                f"{counts[1]}: line N of each must be a translation of the other. "
+                "`translate data check` shows where they part."
             )
         yield Pair(*sides)
 
