@@ -125,7 +125,7 @@ def fail_to_reach_the_hub(endpoint: str) -> float:
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     environment |= {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert "hub:owner/name: the Hugging Face hub cannot be reached" in done.stdout
+    assert "hub:owner/name (train): the Hugging Face hub cannot be reached" in done.stdout
     assert done.stderr == ""
     return time.monotonic() - start
 

@@ -1,7 +1,9 @@
-"""`translate data check` and `translate data clean`; `fetch` has its own file."""
+"""`translate data fetch`, `translate data check` and `translate data clean`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -109,6 +111,68 @@ def clean(
             print(f"  {verb:<9} {count:>9,}  {name}")
     for _, pair in copies:
         print(f"copied as they stand: {pair[0]} and {pair[1]}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="multi30k, wmt14, opus-100, opus_books, news_commentary or tatoeba."),
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the files.")],
+    source_lang: Annotated[str | None, typer.Option(help="Source language; the corpus's first if left out.")] = None,
+    target_lang: Annotated[str | None, typer.Option(help="Target language; the corpus's second if left out.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most pairs of each split; nothing beyond is read.")] = None,
+    mirror: Annotated[
+        Path | None, typer.Option(help="A copy of the data set on this machine, to read instead.")
+    ] = None,
+) -> None:
+    """Fetch a well-known corpus from the Hugging Face hub; the same command goes on with one that was stopped."""
+    from translate.errors import UserError
+    from translate.text.fetch import CORPORA, Fetch, corpus_named
+
+    if mirror is not None and not mirror.is_dir():
+        raise UserError(f"--mirror {mirror}: no such folder.")
+    first, second = CORPORA[name].default if name in CORPORA else ("en", "fr")
+    languages = (source_lang or first, target_lang or second)
+    corpus_named(name, languages)
+    with _progress() as advance:
+        note = Fetch(name, folder, languages, limit, mirror, advance).run()
+    counts = ", ".join(
+        f"{pairs:,} pairs in {stem}.{languages[0]} and .{languages[1]}" for stem, pairs in note.pairs.items()
+    )
+    print(f"{folder}: {counts} ({note.repository})")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on a terminal, a line now and then elsewhere."""
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with Progress(console=console) as bar:
+            tasks = {}
+
+            def show(stem: str, rows: int, expected: int | None) -> None:
+                if stem not in tasks:
+                    tasks[stem] = bar.add_task(stem, total=expected)
+                bar.update(tasks[stem], completed=rows, total=expected)
+
+            yield show
+        return
+    said = time.monotonic()
+
+    def say(stem: str, rows: int, expected: int | None) -> None:
+        nonlocal said
+        if rows == expected or time.monotonic() - said > 10:
+            said = time.monotonic()
+            console.print(f"{stem}: {rows:,} pairs" + (f" of {expected:,}" if expected else ""), soft_wrap=True)
+
+    yield say
 
 
 def _find(
