@@ -212,16 +212,17 @@ def test_every_corpus_has_a_training_split() -> None:
         assert len(corpus.splits) + len(corpus.drawn) == 3
 
 
-# -- over HTTP, in processes of their own, because the library reads the address when it is imported --------------------
+# -- over HTTP, in processes of their own, because the library reads the address when it is imported ------------------
 
 
 def command(address: str, home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     environment |= {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home), "NO_COLOR": "1"}
     words = [sys.executable, "-m", "translate", "data", "fetch", *map(str, arguments)]
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_a_hub_on_loopback(wmt: Path, tmp_path: Path) -> None:
     with serving(wmt.parents[1]) as hub:
         done = command(hub.address, tmp_path / "home", "wmt14", tmp_path / "out")
@@ -234,6 +235,7 @@ def test_a_hub_on_loopback(wmt: Path, tmp_path: Path) -> None:
         assert "the hub has no such data set" in missing.stderr
 
 
+@pytest.mark.slow
 def test_without_network_it_fails_in_seconds_and_says_what_to_do(tmp_path: Path) -> None:
     start = time.monotonic()
     with socket.socket() as refusing:

@@ -203,7 +203,7 @@ def _find(
     for split in held:
         corpus = find_corpus(data, split)
         apart.append(HeldOut(f"data.{split}", partial(_sources, corpus)))
-    return find_corpus(data, "train"), (data.train, data.source_lang, data.target_lang), apart
+    return find_corpus(data, "train"), ("-".join(data.train_stems), data.source_lang, data.target_lang), apart
 
 
 def _sources(corpus: Corpus) -> list[str]:

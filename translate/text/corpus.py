@@ -13,7 +13,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,8 @@ class Corpus:
     files: tuple[Path, ...]
     """The files it is read from; none for a data set of the hub."""
     read: Callable[[], Iterator[Pair]]
+    parts: tuple[Corpus, ...] = ()
+    """The corpora it consists of, where these are several."""
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs in order, as they stand in the files, read as they are asked for."""
@@ -113,7 +115,24 @@ def lines_of(file: Iterable[bytes], name: str) -> Iterator[str]:
 
 def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> Corpus:
     """The corpus that the configuration's folder and stem name."""
-    stem: str = getattr(data, split)
+    if split == "train":
+        return joined([_find(data, split, stem) for stem in data.train_stems])
+    return _find(data, split, data.valid if split == "valid" else data.test)
+
+
+def joined(corpora: Sequence[Corpus]) -> Corpus:
+    """Several corpora one after the other."""
+    if len(corpora) == 1:
+        return corpora[0]
+
+    def read() -> Iterator[Pair]:
+        return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora)
+
+    files = tuple(path for corpus in corpora for path in corpus.files)
+    return Corpus("; ".join(corpus.name for corpus in corpora), files, read, tuple(corpora))
+
+
+def _find(data: DataConfig, split: str, stem: str) -> Corpus:
     languages = Languages(data.source_lang, data.target_lang)
     if data.folder.startswith(HUB_PREFIX):
         return Corpus(f"{data.folder} ({stem})", (), partial(_read_hub, data.folder, stem, languages))
@@ -122,7 +141,7 @@ def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> C
         what = "is not a folder" if folder.exists() else "no such folder"
         raise DataError(f"data.folder: {folder}: {what}. Give the folder that holds the corpus files.")
     kinds: dict[tuple[Path, ...], Callable[[], Iterator[Pair]]] = {}
-    for names, reader in _kinds(stem, languages).items():
+    for names, reader in _kinds(stem, languages, data.columns).items():
         files = tuple(folder / name for name in names)
         if all(file.is_file() for file in files):
             kinds[files] = partial(reader, *files)
@@ -153,10 +172,12 @@ def open_file(path: Path, source_lang: str, target_lang: str) -> Corpus:
     raise DataError(f"{path}: one file must be .tsv, .jsonl or .parquet; give both files of a pair of text files.")
 
 
-def _kinds(stem: str, languages: Languages) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
+def _kinds(
+    stem: str, languages: Languages, columns: tuple[int, int] = (1, 2)
+) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
     return {
         (f"{stem}.{languages.source}", f"{stem}.{languages.target}"): _read_plain,
-        (f"{stem}.tsv",): _read_tsv,
+        (f"{stem}.tsv",): partial(_read_tsv, columns=columns),
         (f"{stem}.jsonl",): partial(_read_jsonl, languages=languages),
         (f"{stem}.parquet",): partial(_read_parquet, languages=languages),
     }
@@ -177,10 +198,10 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
         yield Pair(*sides)
 
 
-def _read_tsv(path: Path) -> Iterator[Pair]:
+def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[Pair]:
     for line in read_lines(path):
-        columns = line.split("\t")
-        yield Pair(columns[0], columns[1] if len(columns) > 1 else "")
+        cells = line.split("\t")
+        yield Pair(*(cells[column - 1] if column <= len(cells) else "" for column in columns))
 
 
 def _read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:

@@ -334,7 +334,9 @@ def _ragged_rows(path: Path) -> Iterator[int]:
 
 def _refuse_unequal(corpus: Corpus) -> None:
     """Where two plain files have unequal numbers of lines, say where they seem to part."""
-    if len(corpus.files) != 2:
+    for part in corpus.parts:
+        _refuse_unequal(part)
+    if corpus.parts or len(corpus.files) != 2:
         return
     lengths = [np.array([len(line) for line in read_lines(path)], np.float64) for path in corpus.files]
     if len(lengths[0]) == len(lengths[1]):
