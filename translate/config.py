@@ -25,6 +25,8 @@ _PATHS = (("data", "folder"), ("train", "init_from"), ("train", "source_embeddin
 # pydantic's own old `copy` has long been `model_copy`; the setting of that name may take its place.
 warnings.filterwarnings("ignore", message='Field name "copy" in "DecoderConfig" shadows')
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
+Weight = Annotated[float, Field(gt=0.0, le=1000.0)]
+Column = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
@@ -38,8 +40,11 @@ class DataConfig(Section):
 
     folder: str
     """Folder of the corpus, relative to this file; or "hub:owner/name" for a data set of the Hugging Face hub."""
-    train: str = "train"
-    """Stem of the training files: "train" means train.L1 and train.L2, or train.tsv, train.jsonl, train.parquet."""
+    train: str | list[str] = "train"
+    """Stem of the training files: "train" means train.L1 and train.L2, or train.tsv, train.jsonl, train.parquet.
+    A list of stems, as in ["train", "back"], trains on all of them."""
+    weights: list[Weight] | None = None
+    """How often each corpus of a list is seen in an epoch: 2 is twice, 0.5 another half each time. Once if left out."""
     valid: str = "valid"
     """Stem of the validation files."""
     test: str = "test"
@@ -48,10 +53,29 @@ class DataConfig(Section):
     """Language translated from: the ending of the plain files, the column of the others."""
     target_lang: str
     """Language translated into."""
+    columns: tuple[Column, Column] = (1, 2)
+    """tsv: which columns hold source and target, counted from 1."""
     max_length: int = Field(128, ge=0)
     """Longest sentence in pieces, on either side; longer training pairs are left out and counted. 0 means no limit."""
     max_ratio: float = Field(0.0, ge=0.0)
     """Greatest ratio of the two lengths in pieces; pairs beyond it are left out and counted. 0 means no limit."""
+
+    @property
+    def train_stems(self) -> list[str]:
+        """All training corpora."""
+        return [self.train] if isinstance(self.train, str) else self.train
+
+    @model_validator(mode="after")
+    def _has_meaning(self) -> Self:
+        if not self.train_stems or len(set(self.train_stems)) < len(self.train_stems):
+            raise ValueError("train must name at least one corpus, and none twice; weights say how often each is seen")
+        if self.weights is not None and len(self.weights) != len(self.train_stems):
+            raise ValueError(
+                f"{len(self.weights)} weights for {len(self.train_stems)} corpora in train; give one for each"
+            )
+        if self.columns[0] == self.columns[1]:
+            raise ValueError("columns must be two different ones")
+        return self
 
 
 class TokenizerConfig(Section):
@@ -67,6 +91,10 @@ class TokenizerConfig(Section):
     """unigram, bpe, char: spell characters that are not in the vocabulary as bytes, so that no text is unknown."""
     normalization: Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"] = "identity"
     """Unicode normalisation before segmentation; "identity" changes nothing."""
+    nbest: int = Field(1, ge=1, le=512)
+    """unigram: in each epoch, spell a sentence in one of its so many likeliest ways (Kudo 2018); 1 is off."""
+    nbest_alpha: float = Field(0.2, ge=0.0)
+    """nbest: how much likelier spellings are preferred; 0 not at all."""
 
     @property
     def spells_bytes(self) -> bool:
@@ -77,6 +105,8 @@ class TokenizerConfig(Section):
     def _room_for_bytes(self) -> Self:
         if self.spells_bytes and self.vocabulary < 300:
             raise ValueError("vocabulary must be at least 300 with byte_fallback, which takes 256 pieces of it")
+        if self.nbest > 1 and self.kind != "unigram":
+            raise ValueError(f"nbest > 1 needs kind = 'unigram': '{self.kind}' knows one way to spell a sentence only")
         return self
 
 
@@ -533,6 +563,20 @@ def override_search(search: SearchConfig, overrides: Sequence[str]) -> SearchCon
     return change_search(search, **given)
 
 
+def reverse_config(config: Config) -> Config:
+    """The same configuration for the other direction."""
+    data, train = config.data, config.train
+    swapped = data.model_copy(
+        update={
+            "source_lang": data.target_lang,
+            "target_lang": data.source_lang,
+            "columns": (data.columns[1], data.columns[0]),
+        }
+    )
+    vectors = {"source_embeddings": train.target_embeddings, "target_embeddings": train.source_embeddings}
+    return config.model_copy(update={"data": swapped, "train": train.model_copy(update=vectors)})
+
+
 def resolve_threads(config: Config) -> Config:
     """Replace `train.threads = 0` by this machine's number of cores, because the number is part of the run."""
     if config.train.threads:
@@ -565,11 +609,13 @@ def _split_override(override: str) -> tuple[str, Any]:
     section = settings_of(parent)
     field = section.model_fields.get(name) if section is not None else None
     values = get_args(field.annotation) if field is not None else ()
-    if (
+    named = (
         field is not None
         and get_origin(field.annotation) is not tuple
         and (field.annotation is str or any(isinstance(value, str) or value is str for value in values))
-    ):
+    )
+    listed = raw.startswith("[") and any(get_origin(value) is list for value in values)
+    if named and not listed:
         return key, raw  # a name is taken as it stands: data.source_lang=no is Norwegian
     try:
         return key, tomllib.loads(f"value = {raw}")["value"]

@@ -125,7 +125,7 @@ def fail_to_reach_the_hub(endpoint: str) -> float:
     environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
     environment |= {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert "hub:owner/name: the Hugging Face hub cannot be reached" in done.stdout
+    assert "hub:owner/name (train): the Hugging Face hub cannot be reached" in done.stdout
     assert done.stderr == ""
     return time.monotonic() - start
 
@@ -194,7 +194,7 @@ def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path, num_en: int,
     with pytest.raises(DataError) as caught:
         list(parallel_files(tmp_path / "mine.en", tmp_path / "mine.fr").pairs())
     wanted = f"mine.en has {num_en} lines, mine.fr {num_fr}: line N of each must be a translation of the other."
-    assert str(caught.value) == wanted
+    assert str(caught.value) == f"{wanted} `translate data check` shows where they part."
 
 
 def test_a_short_tsv_row_is_a_pair_with_an_empty_side(tmp_path: Path) -> None:

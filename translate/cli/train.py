@@ -19,17 +19,22 @@ def command(
         Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run if there is one.")] = False,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="Train the other direction: source and target swapped.")
+    ] = False,
     no_test: Annotated[bool, typer.Option("--no-test", help="Do not score the test set at the end.")] = False,
 ) -> None:
     """Learn a tokenizer, train a model, and score it on the test set."""
     from translate.checkpoint import Run
-    from translate.config import load_config
+    from translate.config import load_config, reverse_config
     from translate.errors import Stopped, UserError
     from translate.training.logging import Reporter
     from translate.training.train import train
 
     settings = load_config(config, overrides or ())
-    path = run or default_run(config)
+    if reverse:
+        settings = reverse_config(settings)
+    path = run or default_run(config, reverse)
     follows = os.environ.get("RANK", "0") != "0"  # one of torchrun's processes that is not the first
     reporter = Reporter(quiet=follows)
     try:
@@ -42,12 +47,12 @@ def command(
         if follows:
             raise SystemExit(128 + stop.signal_number) from None
         words = ["translate", "train", str(config), *(overrides or ()), "--run", str(path), "--resume"]
-        again = shlex.join(words + ["--no-test"] * no_test)
+        again = shlex.join(words + ["--reverse"] * reverse + ["--no-test"] * no_test)
         raise Stopped(stop.signal_number, f"{str(stop) or 'Stopped.'}\nGo on with: {again}") from None
     reporter.say(f"The run is in {path}. Try: translate interactive {shlex.quote(str(path))}")
 
 
-def default_run(config: Path) -> Path:
-    """runs/demo for configs/demo.toml, runs/mine for mine/config.toml."""
+def default_run(config: Path, reverse: bool = False) -> Path:
+    """runs/demo for configs/demo.toml, runs/mine for mine/config.toml, runs/demo-reverse for the other direction."""
     name = config.resolve().parent.name if config.name == "config.toml" else config.stem
-    return Path("runs") / name
+    return Path("runs") / (f"{name}-reverse" if reverse else name)

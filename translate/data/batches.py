@@ -20,6 +20,8 @@ from translate.errors import DataError
 from translate.text.tokenizer import BOS, EOS, PAD
 
 Rows = NDArray[np.int64]
+Respell = Callable[[int, int, Any, Any], tuple[Any, Any]]
+"""Other pieces for the same text: from epoch, line and the pieces of both sides."""
 
 _POOL = 100_000  # pairs sorted by length together
 _AHEAD = 4  # batches collated before they are asked for
@@ -57,7 +59,10 @@ class Batch:
 
 def collate(dataset: PairDataset, rows: Rows) -> Batch:
     """The pairs of these rows as one batch."""
-    pairs = [dataset[int(row)] for row in rows]
+    return _collated([dataset[int(row)] for row in rows], rows)
+
+
+def _collated(pairs: Sequence[tuple[Any, Any]], rows: Rows) -> Batch:
     src, src_valid, src_lengths = collate_source([src for src, _ in pairs])
     tgt_out, tgt_valid, tgt_lengths = collate_source([tgt for _, tgt in pairs])
     tgt_in = tgt_out.roll(1, dims=1)  # (B, T)
@@ -66,19 +71,25 @@ def collate(dataset: PairDataset, rows: Rows) -> Batch:
     return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, int(tgt_lengths.sum()), rows)
 
 
-def collate_shard(dataset: PairDataset, rows: Rows, rank: int, size: int) -> Batch:
+def collate_shard(
+    dataset: PairDataset, rows: Rows, rank: int, size: int, epoch: int = 0, respell: Respell | None = None
+) -> Batch:
     """The share of one of `size` processes in a batch, dealt out so that all have like many tokens.
 
     Where there are fewer pairs than processes, some get a pair that does not count.
     """
+    pairs: list[tuple[Any, Any]] = [dataset[int(row)] for row in rows]
+    if respell is not None:
+        pairs = [respell(epoch, int(dataset.lines[row]), *pair) for row, pair in zip(rows, pairs, strict=True)]
     if size == 1:
-        return collate(dataset, rows)
-    by_length = rows[np.argsort(-dataset.tgt_lengths[rows], kind="stable")]
+        return _collated(pairs, rows)
+    by_length = np.argsort(-dataset.tgt_lengths[rows], kind="stable")
     turns = np.arange(len(rows)) % (2 * size)  # there and back again: 0 1 2 2 1 0 0 1 2 …
     mine = by_length[np.minimum(turns, 2 * size - 1 - turns) == rank]
-    batch = collate(dataset, mine if len(mine) else rows[:1])
+    taken = mine if len(mine) else np.zeros(1, np.int64)
+    batch = _collated([pairs[place] for place in taken], rows[taken])
     counts = batch.tgt_valid if len(mine) else torch.zeros_like(batch.tgt_valid)
-    return replace(batch, tgt_valid=counts, num_tokens=int(dataset.tgt_lengths[rows].sum()))
+    return replace(batch, tgt_valid=counts, num_tokens=sum(len(tgt) + 1 for _, tgt in pairs))
 
 
 def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,17 +122,28 @@ class BatchOrder:
     """Which pairs form the batches of each epoch."""
 
     def __init__(
-        self, src_lengths: NDArray[np.int32], tgt_lengths: NDArray[np.int32], batch_tokens: int, seed: int
+        self,
+        src_lengths: NDArray[np.int32],
+        tgt_lengths: NDArray[np.int32],
+        batch_tokens: int,
+        seed: int,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
+        """`weights` says of each pair how often it is seen in an epoch, by chance where that is no whole number."""
         self.src_lengths = src_lengths
         self.longest = np.maximum(src_lengths, tgt_lengths)
         self.batch_tokens = batch_tokens
         self.seed = seed
+        self.weights = weights
 
     def epoch(self, number: int) -> list[Rows]:
-        """All pairs once, of like lengths together, the batches in random order."""
+        """All pairs by their weights, of like lengths together, the batches in random order."""
         generator = np.random.Generator(np.random.PCG64([self.seed, number]))
-        shuffled = generator.permutation(len(self.longest))
+        rows = np.arange(len(self.longest))
+        if self.weights is not None:
+            whole = np.floor(self.weights)
+            rows = rows.repeat((whole + (generator.random(len(rows)) < self.weights - whole)).astype(np.int64))
+        shuffled = generator.permutation(rows)
         batches = []
         for begin in range(0, len(shuffled), _POOL):
             pool = shuffled[begin : begin + _POOL]
@@ -155,6 +177,7 @@ class BatchStream:
         rank: int = 0,
         size: int = 1,
         pinned: bool = False,
+        respell: Respell | None = None,
     ) -> None:
         if len(dataset) == 0:
             raise DataError(
@@ -165,9 +188,9 @@ class BatchStream:
         self._queue: queue.Queue[_Prefetched] = queue.Queue(_AHEAD)
         # The thread must not know the stream itself, or the stream would never be garbage.
         stopped = threading.Event()
-        collated = partial(collate_shard, dataset, rank=rank, size=size)
+        collated = partial(collate_shard, dataset, rank=rank, size=size, respell=respell)
         work = (
-            (lambda rows: collated(rows).pinned()) if pinned else collated,
+            partial(_collate_pinned, collated) if pinned else collated,
             order,
             epoch,
             position,
@@ -198,8 +221,12 @@ class BatchStream:
         self._finalizer()
 
 
+def _collate_pinned(collated: Callable[..., Batch], rows: Rows, epoch: int) -> Batch:
+    return collated(rows, epoch=epoch).pinned()
+
+
 def _prefetch(
-    collated: Callable[[Rows], Batch],
+    collated: Callable[..., Batch],
     order: BatchOrder,
     epoch: int,
     position: int,
@@ -207,20 +234,20 @@ def _prefetch(
     stopped: threading.Event,
 ) -> None:
     try:
-        for rows, next_epoch, next_position in _places(order, epoch, position):
-            if not _put(out, _Prefetched(collated(rows), next_epoch, next_position), stopped):
+        for rows, now, next_epoch, next_position in _places(order, epoch, position):
+            if not _put(out, _Prefetched(collated(rows, epoch=now), next_epoch, next_position), stopped):
                 return
     except BaseException as error:
         _put(out, _Prefetched(None, 0, 0, error), stopped)
 
 
-def _places(order: BatchOrder, epoch: int, position: int) -> Iterator[tuple[Rows, int, int]]:
-    """The rows of each batch from a place on, with the place after it."""
+def _places(order: BatchOrder, epoch: int, position: int) -> Iterator[tuple[Rows, int, int, int]]:
+    """The rows of each batch from a place on, with its epoch and the place after it."""
     while True:
         batches = order.epoch(epoch)
         for place in range(position, len(batches)):
             last = place == len(batches) - 1
-            yield batches[place], epoch + last, 0 if last else place + 1
+            yield batches[place], epoch, epoch + last, 0 if last else place + 1
         epoch, position = epoch + 1, 0
 
 

@@ -42,6 +42,7 @@ def content_key(fingerprint: str, source: Tokenizer, target: Tokenizer, data: Da
         "format": _FORMAT,
         "corpus": fingerprint,
         "languages": (data.source_lang, data.target_lang),  # a file with named columns can be read both ways
+        "columns": data.columns,
         "tokenizers": [hashlib.sha256(tokenizer.model).hexdigest() for tokenizer in (source, target)],
         "filters": (data.max_length, data.max_ratio),
     }

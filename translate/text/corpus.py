@@ -11,12 +11,9 @@ import difflib
 import hashlib
 import itertools
 import json
-import logging
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from translate.config import HUB_PREFIX, DataConfig
 from translate.errors import DataError
+from translate.text.hub import first_line, open_hub, rows_of
 
 # Every character that some program takes for the end of a line or that moves a terminal's cursor: C0, DEL, C1, the two
 # Unicode separators, and the byte-order mark.
@@ -32,7 +30,6 @@ BREAKS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xF
 _NOT_TEXT = re.compile(f"[{re.escape(BREAKS)}\ud800-\udfff]")  # a lone surrogate cannot be written as UTF-8
 _STRUCT = "translation"
 _PARQUET_ROWS = 1000
-_HUB_SECONDS = 5.0
 _MOST_NAMES = 20
 
 
@@ -59,6 +56,8 @@ class Corpus:
     files: tuple[Path, ...]
     """The files it is read from; none for a data set of the hub."""
     read: Callable[[], Iterator[Pair]]
+    parts: tuple[Corpus, ...] = ()
+    """The corpora it consists of, where these are several."""
 
     def pairs(self) -> Iterator[Pair]:
         """All pairs in order, as they stand in the files, read as they are asked for."""
@@ -79,6 +78,11 @@ class Corpus:
 def tidy(line: str) -> str:
     """Replace every control character and line separator by a space, one for one, so that offsets stay."""
     return line if line.isprintable() else _NOT_TEXT.sub(" ", line)  # what it replaces is not printable
+
+
+def has_breaks(line: str) -> bool:
+    """Whether a line holds anything that `tidy` replaces."""
+    return not line.isprintable() and _NOT_TEXT.search(line) is not None
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -111,7 +115,24 @@ def lines_of(file: Iterable[bytes], name: str) -> Iterator[str]:
 
 def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> Corpus:
     """The corpus that the configuration's folder and stem name."""
-    stem: str = getattr(data, split)
+    if split == "train":
+        return joined([_find(data, split, stem) for stem in data.train_stems])
+    return _find(data, split, data.valid if split == "valid" else data.test)
+
+
+def joined(corpora: Sequence[Corpus]) -> Corpus:
+    """Several corpora one after the other."""
+    if len(corpora) == 1:
+        return corpora[0]
+
+    def read() -> Iterator[Pair]:
+        return itertools.chain.from_iterable(corpus.pairs() for corpus in corpora)
+
+    files = tuple(path for corpus in corpora for path in corpus.files)
+    return Corpus("; ".join(corpus.name for corpus in corpora), files, read, tuple(corpora))
+
+
+def _find(data: DataConfig, split: str, stem: str) -> Corpus:
     languages = Languages(data.source_lang, data.target_lang)
     if data.folder.startswith(HUB_PREFIX):
         return Corpus(f"{data.folder} ({stem})", (), partial(_read_hub, data.folder, stem, languages))
@@ -120,7 +141,7 @@ def find_corpus(data: DataConfig, split: Literal["train", "valid", "test"]) -> C
         what = "is not a folder" if folder.exists() else "no such folder"
         raise DataError(f"data.folder: {folder}: {what}. Give the folder that holds the corpus files.")
     kinds: dict[tuple[Path, ...], Callable[[], Iterator[Pair]]] = {}
-    for names, reader in _kinds(stem, languages).items():
+    for names, reader in _kinds(stem, languages, data.columns).items():
         files = tuple(folder / name for name in names)
         if all(file.is_file() for file in files):
             kinds[files] = partial(reader, *files)
@@ -140,10 +161,23 @@ def parallel_files(source: Path, target: Path) -> Corpus:
     return Corpus(_joined(map(str, (source, target))), (source, target), partial(_read_plain, source, target))
 
 
-def _kinds(stem: str, languages: Languages) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
+def open_file(path: Path, source_lang: str, target_lang: str) -> Corpus:
+    """The corpus of one file that holds both sides."""
+    languages = Languages(source_lang, target_lang)
+    for (name,), reader in list(_kinds(path.stem, languages).items())[1:]:  # the first kind is two files
+        if name == path.name:
+            if not path.is_file():
+                raise DataError(f"{path}: no such file.")
+            return Corpus(str(path), (path,), partial(reader, path))
+    raise DataError(f"{path}: one file must be .tsv, .jsonl or .parquet; give both files of a pair of text files.")
+
+
+def _kinds(
+    stem: str, languages: Languages, columns: tuple[int, int] = (1, 2)
+) -> dict[tuple[str, ...], Callable[..., Iterator[Pair]]]:
     return {
         (f"{stem}.{languages.source}", f"{stem}.{languages.target}"): _read_plain,
-        (f"{stem}.tsv",): _read_tsv,
+        (f"{stem}.tsv",): partial(_read_tsv, columns=columns),
         (f"{stem}.jsonl",): partial(_read_jsonl, languages=languages),
         (f"{stem}.parquet",): partial(_read_parquet, languages=languages),
     }
@@ -158,15 +192,16 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
             same = source.name == target.name
             raise DataError(
                 f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} "
-                f"{counts[1]}: line N of each must be a translation of the other."
+                f"{counts[1]}: line N of each must be a translation of the other. "
+                "`translate data check` shows where they part."
             )
         yield Pair(*sides)
 
 
-def _read_tsv(path: Path) -> Iterator[Pair]:
+def _read_tsv(path: Path, columns: tuple[int, int]) -> Iterator[Pair]:
     for line in read_lines(path):
-        columns = line.split("\t")
-        yield Pair(columns[0], columns[1] if len(columns) > 1 else "")
+        cells = line.split("\t")
+        yield Pair(*(cells[column - 1] if column <= len(cells) else "" for column in columns))
 
 
 def _read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
@@ -181,7 +216,7 @@ def _read_jsonl(path: Path, languages: Languages) -> Iterator[Pair]:
             ) from None
         if not isinstance(row, dict):
             raise DataError(f"{where}: an object with the columns {_joined(languages)} is needed, not {line[:40]!r}.")
-        yield _pair_of(row, languages, where)
+        yield pair_of(row, languages, where)
 
 
 def _read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
@@ -198,73 +233,20 @@ def _read_parquet(path: Path, languages: Languages) -> Iterator[Pair]:
             for batch in parquet.iter_batches(_PARQUET_ROWS, columns=wanted):
                 for row in batch.to_pylist():
                     rows += 1
-                    yield _pair_of(row, languages, f"{path}, row {rows}", names)
+                    yield pair_of(row, languages, f"{path}, row {rows}", names)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read as Parquet: {_first_line(error)}. Write the file again.") from None
+        raise DataError(f"{path}: cannot be read as Parquet: {first_line(error)}. Write the file again.") from None
 
 
 def _read_hub(folder: str, split: str, languages: Languages) -> Iterator[Pair]:
-    rows = iter(_open_hub(folder, split, languages))
-    for number in itertools.count(1):
-        try:
-            row = next(rows, None)
-        except Exception as error:  # anything at all can come out of the readers behind a data set
-            raise DataError(f"{folder} ({split}), row {number}: cannot be read: {_first_line(error)}.") from None
-        if row is None:
-            return
-        yield _pair_of(row, languages, f"{folder} ({split}), row {number}")
+    where = f"{folder} ({split})"
+    rows = open_hub(folder.removeprefix(HUB_PREFIX), split, languages, where=where)
+    for number, row in enumerate(rows_of(rows, where), start=1):
+        yield pair_of(row, languages, f"{where}, row {number}")
 
 
-def _open_hub(folder: str, split: str, languages: Languages) -> Iterable[dict[str, Any]]:
-    """A data set as a stream of rows, or within seconds the reason why not."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    import datasets
-    import huggingface_hub
-
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity_error()
-    huggingface_hub.logging.set_verbosity(logging.ERROR)
-    name = folder.removeprefix(HUB_PREFIX)
-    if not Path(name).is_dir():
-        _check_hub(folder, name)
-    try:
-        configurations = datasets.get_dataset_config_names(name)
-        both = (f"{languages.source}-{languages.target}", f"{languages.target}-{languages.source}")
-        configuration = next((pair for pair in both if pair in configurations), None)
-        with tempfile.TemporaryDirectory() as cache:  # else lock files pile up in the home folder
-            rows: Iterable[dict[str, Any]] = datasets.load_dataset(
-                name, configuration, split=split, streaming=True, cache_dir=cache
-            )
-            return rows
-    except Exception as error:  # the library raises a dozen unrelated kinds for what the user got wrong
-        raise DataError(
-            f"{folder} ({split}): {_first_line(error)}. See data.folder and data.train|valid|test."
-        ) from None
-
-
-def _check_hub(folder: str, name: str) -> None:
-    """One short request: `load_dataset` itself goes on trying for half a minute."""
-    import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
-
-    try:
-        huggingface_hub.HfApi().dataset_info(name, timeout=_HUB_SECONDS)
-    except RepositoryNotFoundError:
-        raise DataError(
-            f"{folder}: the hub has no such data set, or it is private. Look the name up at https://huggingface.co/datasets."
-        ) from None
-    except HFValidationError:
-        raise DataError(f"{folder}: neither a folder here nor a name of the form owner/name.") from None
-    except HfHubHTTPError as error:
-        raise DataError(f"{folder}: the hub refused: {_first_line(error)}.") from None
-    except Exception as error:  # httpx errors by another name in each release
-        raise DataError(
-            f"{folder}: the Hugging Face hub cannot be reached ({_first_line(error)}). Check the network or the proxy, "
-            "or copy the data set to this machine and give its folder as data.folder."
-        ) from None
-
-
-def _pair_of(row: Mapping[str, Any], languages: Languages, where: str, names: Iterable[str] | None = None) -> Pair:
+def pair_of(row: Mapping[str, Any], languages: Languages, where: str, names: Iterable[str] | None = None) -> Pair:
+    """The two sides of a row with named columns, or with a `translation` struct of them."""
     inner = row.get(_STRUCT)
     if isinstance(inner, Mapping) and not set(languages) <= set(row):
         row, names = inner, None
@@ -314,7 +296,3 @@ def _opened(path: Path) -> Any:
 
 def _joined(names: Iterable[str]) -> str:
     return " + ".join(names)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

@@ -141,6 +141,18 @@ class Tokenizer:
             ids = np.concatenate([np.zeros(0, np.int32), *spelt])
         return ids, np.fromiter(map(len, spelt), np.int64, len(spelt))
 
+    def spellings(self, ids: Sequence[int], number: int) -> tuple[list[list[int]], NDArray[np.float64]]:
+        """The likeliest ways to spell the text of these pieces, and the log probability of each; unigram only."""
+        if UNK in ids:  # the text is lost
+            return [list(ids)], np.zeros(1)
+        text = self._processor.decode(list(ids))
+        ways: list[list[int]] = self._processor.nbest_encode(text, nbest_size=number, out_type=int)
+        return ways, np.array([sum(map(self._score, way)) for way in ways])
+
+    def _score(self, index: int) -> float:
+        score: float = self._processor.get_score(index)
+        return score
+
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and for each the index of the word it lies in, or -1."""
         clean = tidy(text)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from translate.checkpoint import TEMPORARY, Run, check_fit, write_file
 from translate.config import HUB_PREFIX, Config, dump_config, resolve_threads
@@ -16,7 +18,7 @@ from translate.data.dataset import PairDataset, content_key, prepare
 from translate.errors import ConfigError, DataError, RunError
 from translate.evaluation.evaluate import read_pairs, split_files
 from translate.models.seq2seq import Seq2Seq
-from translate.text.corpus import Corpus, find_corpus, parallel_files, tidy
+from translate.text.corpus import Corpus, find_corpus, joined, parallel_files, tidy
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.text.vectors import Vector, read_vectors
 
@@ -39,6 +41,8 @@ class Job:
     target: Tokenizer
     train: PairDataset
     valid: PairDataset
+    weights: NDArray[np.float64] | None
+    """How often each training pair is seen in an epoch, where not once."""
     valid_sources: list[str]
     valid_references: list[str]
 
@@ -62,14 +66,17 @@ def open_job(config: Config, run: Run, resume: bool, test: bool, say: Say) -> Jo
     source, target = run.tokenizers()
     train = _training_pairs(config, run, source, target, say)
     valid = _valid_pairs(config, run, source, target)
-    return Job(config, run, source, target, train, valid, *read_pairs(*split_files(run.path, "valid")))
+    weights = _row_weights(config, run, train)
+    return Job(config, run, source, target, train, valid, weights, *read_pairs(*split_files(run.path, "valid")))
 
 
 def open_prepared(run: Run) -> Job:
     """The run that another process of this training has made or taken up."""
     source, target = run.tokenizers()
     train, valid = (PairDataset(run.path / "cache" / f"{split}.arrow") for split in ("train", "valid"))
-    return Job(run.config(), run, source, target, train, valid, *read_pairs(*split_files(run.path, "valid")))
+    config = run.config()
+    weights = _row_weights(config, run, train)
+    return Job(config, run, source, target, train, valid, weights, *read_pairs(*split_files(run.path, "valid")))
 
 
 PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
@@ -127,7 +134,20 @@ def start_vectors(config: Config, source: Tokenizer, target: Tokenizer) -> Itera
 
 
 def _note_of(corpus: Corpus) -> dict[str, Any]:
-    return {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
+    note: dict[str, Any] = {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
+    if corpus.parts:  # lines are counted on from one to the next
+        note["pairs"] = [sum(1 for _ in part.pairs()) for part in corpus.parts]
+    return note
+
+
+def _row_weights(config: Config, run: Run, train: PairDataset) -> NDArray[np.float64] | None:
+    """The weight of each pair's corpus, found by its line number."""
+    weights = config.data.weights
+    if weights is None:
+        return None
+    counts = _read_note(run)["train"].get("pairs", [len(train.lines)])
+    part = np.searchsorted(np.cumsum(counts)[:-1], train.lines, side="left")
+    return np.array(weights, np.float64)[part]
 
 
 def _add_test_split(config: Config, run: Run) -> None:
@@ -163,6 +183,8 @@ def _tokenizers(config: Config, corpus: Corpus, say: Say) -> tuple[Tokenizer, To
 
 def _downloaded(corpus: Corpus, folder: Path, split: str) -> Corpus:
     """Read a data set of the hub once, so that all passes over it see the same pairs."""
+    if corpus.parts:
+        return joined([_downloaded(part, folder, f"{split}-{place}") for place, part in enumerate(corpus.parts)])
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"{split}.source", folder / f"{split}.target"
     with (

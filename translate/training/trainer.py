@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
-from translate.data.batches import Batch, BatchOrder, BatchStream, collate, token_batches
+from translate.data.batches import Batch, BatchOrder, BatchStream, Respell, collate, token_batches
+from translate.data.spelling import Spelling
 from translate.decoding.translator import Translation, Translator
 from translate.errors import NumericalError, RunError, Stopped, UserError
 from translate.evaluation.metrics import quick_scores
@@ -87,10 +88,10 @@ class Trainer:
         """Train until the budget is used up, patience is lost, or a signal comes."""
         self._say_start()
         lengths = self.job.train.src_lengths, self.job.train.tgt_lengths
-        order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed)
+        order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed, self.job.weights)
         where = self.progress.epoch, self.progress.position
-        pinned = self.device.type == "cuda"
-        stream = BatchStream(self.job.train, order, *where, self.world.rank, self.world.size, pinned)
+        pinned, shares = self.device.type == "cuda", (self.world.rank, self.world.size)
+        stream = BatchStream(self.job.train, order, *where, *shares, pinned, self._respell())
         self.signals.can_save = True
         self.started = time.monotonic()
         total = float(self.settings.steps or self.settings.minutes or 0)
@@ -106,6 +107,19 @@ class Trainer:
             stream.close()
             if self.log is not None:
                 self.log.close()
+
+    def _respell(self) -> Respell | None:
+        tokenizer = self.config.tokenizer
+        if tokenizer.nbest == 1:
+            return None
+        return Spelling(
+            self.job.source,
+            self.job.target,
+            tokenizer.nbest,
+            tokenizer.nbest_alpha,
+            self.settings.seed,
+            self.config.data.max_length,
+        )
 
     def note_end(self, tested: bool) -> None:
         """Note that the average is made, and whether the test set was scored with what is best now."""
