@@ -10,6 +10,7 @@ from covering import configure
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
+from translate.models.dropout import Dropout
 from translate.models.encoders import Encoder
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -74,8 +75,8 @@ def shake(module: Module, scale: float = 0.5, seed: int = 1) -> Module:
 def without_dropout(module: Module) -> Module:
     """The same module, whose every dropout drops nothing even in training."""
     for part in module.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
+        if isinstance(part, Dropout):
+            part.share = 0.0
         elif isinstance(part, Encoder):
             part.dropout = 0.0
     return module

@@ -210,7 +210,7 @@ def test_variational_masks_are_one_draw_for_a_whole_sentence(kind: str, feeding:
     inputs = make_inputs()
     calm, source = run(model, inputs)
     without_dropout(model).train()
-    model.decoder.stack.dropout.p = 0.5
+    model.decoder.stack.dropout.share = 0.5
     torch.manual_seed(1)
     shaken = model.decoder(inputs.tgt_in, source)
     torch.manual_seed(1)

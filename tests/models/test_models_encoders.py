@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import readings
 import torch
-import torch.nn.functional as F
 from covering import DECODER
 from readings import parameters_of
 from small_models import check_close, encode, make_inputs, make_model, sample, shake
@@ -17,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from translate.config import EncoderConfig
 from translate.models.decoders import TokenEmbedding
+from translate.models.dropout import dropout
 from translate.models.encoders import ENCODERS, SUMMARIES, Encoder, SelfAttention, Summary
 from translate.models.recurrence import Layer
 
@@ -158,8 +158,8 @@ def test_variational_dropout_draws_once_for_each_sentence(kind: str) -> None:
     torch.manual_seed(4)
     memory, _ = read(encoder.train(), embedded)
     torch.manual_seed(4)
-    inside = F.dropout(torch.ones(4, WIDTH, dtype=torch.float64), 0.5)
-    outside = F.dropout(torch.ones(4, 1, WIDTH, dtype=torch.float64), 0.5)
+    inside = dropout(torch.ones(4, WIDTH, dtype=torch.float64), 0.5)
+    outside = dropout(torch.ones(4, 1, WIDTH, dtype=torch.float64), 0.5)
     hidden, states = layer.zeros(embedded), []
     for t in range(9):
         hidden = layer.step(layer.hoist(embedded[:, t]), None, hidden, inside)

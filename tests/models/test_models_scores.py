@@ -97,14 +97,14 @@ def test_in_slices_is_at_once(
 ) -> None:
     score = make_score(name, heads, per_feature)
     assert isinstance(score, UnitScore)
-    units, seen = score.units, list[int]()
+    where = "_summed" if name == "additive" and not per_feature else "units"
+    compute, seen, per_row = getattr(score, where), list[int](), BATCH * SOURCES * score.key_width
 
     def spy(queries: Tensor, keys: Tensor) -> Tensor:
-        found = units(queries, keys)
-        seen.append(found.numel())
-        return found
+        seen.append(queries.size(2) * per_row)
+        return compute(queries, keys)
 
-    monkeypatch.setattr(score, "units", spy)
+    monkeypatch.setattr(score, where, spy)
 
     def results() -> list[Tensor]:
         query, memory = (tensor.requires_grad_() for tensor in inputs())
@@ -112,7 +112,7 @@ def test_in_slices_is_at_once(
         direction = sample(*found.shape, seed=5)
         return [found, *torch.autograd.grad((found * direction).sum(), [query, memory, *score.parameters()])]
 
-    whole, per_row = results(), BATCH * SOURCES * score.key_width
+    whole = results()
     assert seen == [TARGETS * per_row]
     seen.clear()
     monkeypatch.setattr(scores_module, "MOST_ELEMENTS", (rows + 1) * per_row - 1)

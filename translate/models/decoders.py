@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from translate.config import ModelConfig
 from translate.models.attention import Attention
+from translate.models.dropout import Dropout, dropout
 from translate.models.recurrence import Hidden, Layer, Product, Stack, one_gradient
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
@@ -25,14 +26,14 @@ class TokenEmbedding(nn.Module):
     def __init__(self, table: nn.Embedding, dropout: float, word_dropout: float) -> None:
         super().__init__()
         self.table = table
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.word_dropout = word_dropout
 
     def forward(self, tokens: Tensor) -> Tensor:
         embedded = self.dropout(self.table(tokens))  # (…, E)
         if not self.training or not self.word_dropout:
             return embedded
-        kept = F.dropout(torch.ones_like(embedded[..., :1]), self.word_dropout)  # (…, 1)
+        kept = dropout(torch.ones_like(embedded[..., :1]), self.word_dropout)  # (…, 1)
         return embedded * kept
 
 
@@ -95,7 +96,7 @@ class Decoder(nn.Module):
         settings = config.decoder
         self.config, self.memory_width, self.width = config, memory_width, settings.width
         self.embed = TokenEmbedding(table, config.embedding.dropout, settings.word_dropout)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
         self.attention = self._attention(positions)
         self.context_width = memory_width if self.attention is None else self.attention.context_width
         self.extra_width = self._extra_width()

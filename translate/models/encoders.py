@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from translate.config import EncoderConfig
 from translate.models.attention import masked_softmax
+from translate.models.dropout import dropout
 from translate.models.recurrence import Layer
 
 
@@ -66,15 +66,15 @@ class Encoder(nn.Module):
         inputs = memory if reverse is None else _gather(memory, reverse)
         mask = None
         if self.variational and self.training and self.dropout:
-            mask = F.dropout(memory.new_ones(memory.size(0), layer.width), self.dropout)  # (B, width)
+            mask = dropout(memory.new_ones(memory.size(0), layer.width), self.dropout)  # (B, width)
         states = layer.unroll(inputs, layer.zeros(memory), mask)
         return states if reverse is None else _gather(states, reverse)
 
     def _drop(self, states: Tensor) -> Tensor:
         """Dropout on (B, S, W): variational, the same units are dropped at all positions of a sentence."""
         if not self.variational:
-            return F.dropout(states, self.dropout, self.training)
-        return states * F.dropout(torch.ones_like(states[:, :1]), self.dropout, self.training)
+            return dropout(states, self.dropout, self.training)
+        return states * dropout(torch.ones_like(states[:, :1]), self.dropout, self.training)
 
 
 class SelfAttention(nn.Module):

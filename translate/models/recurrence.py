@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from translate.models.dropout import Dropout, dropout
+
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
 
 
@@ -417,7 +419,7 @@ class Stack(nn.Module):
             Layer(input_width if index == 0 else width, 0 if index else extra_width, width, cell, norm)
             for index in range(layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def _layer(self, index: int) -> Layer:
         layer = self.layers[index]
@@ -438,10 +440,10 @@ class Stack(nn.Module):
 
     def masks(self, like: Tensor) -> Hidden:
         """Masks of variational dropout (Gal and Ghahramani 2016) for the rows of `like`; none outside of training."""
-        if not self.training or not self.dropout.p:
+        if not self.training or not self.dropout.share:
             return ()
         ones = like.new_ones(like.size(0), self.width)
-        return tuple(F.dropout(ones, self.dropout.p) for _ in range(2 * self.num_layers - 1))
+        return tuple(dropout(ones, self.dropout.share) for _ in range(2 * self.num_layers - 1))
 
     def step(self, gates: Tensor, extra: Tensor | None, hidden: Hidden, masks: Hidden = ()) -> Hidden:
         """One step of all layers, from hoisted gates (B, gates · H) and extra (B, X) to the next state."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from translate.models.recurrence import Product
@@ -150,10 +151,30 @@ class Additive(UnitScore):
         return in_slices(self._summed, queries, keys)
 
     def _summed(self, queries: Tensor, keys: Tensor) -> Tensor:
-        units = self.units(queries, keys)  # (B, G, T, S, A / G)
-        if self.heads == 1:
-            return F.linear(units, self.v).squeeze(-1)
-        return torch.einsum("bgtsa,ga->bgts", units, self.v.to(units.dtype))
+        if self.heads > 1:
+            units = self.units(queries, keys)  # (B, G, T, S, A / G)
+            return torch.einsum("bgtsa,ga->bgts", units, self.v.to(units.dtype))
+        v = self.v.to(torch.promote_types(queries.dtype, keys.dtype))  # coverage makes keys float32 under autocast
+        scores: Tensor = _AdditiveScore.apply(queries, keys, v)  # type: ignore[no-untyped-call]
+        return scores
+
+
+class _AdditiveScore(Function):
+    """vᵀ tanh(q + k) with its derivative written out, so that the units are kept once and go through memory less."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+        units = (queries.unsqueeze(3) + keys.unsqueeze(2)).tanh_()  # (B, 1, T, S, A)
+        ctx.save_for_backward(units, v)
+        return units @ v[0]  # (B, 1, T, S)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        units, v = ctx.saved_tensors
+        by_units = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * v[0], units)  # (B, 1, T, S, A)
+        by_keys = by_units.squeeze(2) if by_units.size(2) == 1 else by_units.sum(dim=2)
+        return by_units.sum(dim=3), by_keys, grad.reshape(1, -1) @ units.flatten(0, 3)
 
 
 class General(UnitScore):
