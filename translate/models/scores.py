@@ -172,6 +172,7 @@ class _AdditiveScore(Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         units, v = ctx.saved_tensors
+        grad = grad.to(units.dtype)
         by_units = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * v[0], units)  # (B, 1, T, S, A)
         by_keys = by_units.squeeze(2) if by_units.size(2) == 1 else by_units.sum(dim=2)
         return by_units.sum(dim=3), by_keys, grad.reshape(1, -1) @ units.flatten(0, 3)
