@@ -21,7 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from translate.errors import ConfigError
 
 HUB_PREFIX = "hub:"
-_PATHS = (("data", "folder"), ("train", "init_from"), ("train", "source_embeddings"), ("train", "target_embeddings"))
+_PATHS = (
+    *(("data", "folder"), ("train", "init_from"), ("train", "source_embeddings"), ("train", "target_embeddings")),
+    ("train", "guided", "links"),
+)
 # pydantic's own old `copy` has long been `model_copy`; the setting of that name may take its place.
 warnings.filterwarnings("ignore", message='Field name "copy" in "DecoderConfig" shadows')
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -317,6 +320,15 @@ class TeacherForcingConfig(Section):
     """The model's own word: drawn from its distribution, or the likeliest."""
 
 
+class GuidedConfig(Section):
+    """Given word links as a second thing to learn, by the attention (Chen et al. 2016)."""
+
+    links: str | None = None
+    """A file of links of the training pairs, line by line: Pharaoh (source-target, from 0), or any that `aer` reads."""
+    weight: float = Field(0.5, gt=0.0)
+    """How much a target token's links count beside its word."""
+
+
 class TrainConfig(Section):
     """How the model learns."""
 
@@ -369,6 +381,7 @@ class TrainConfig(Section):
     label_smoothing: float = Field(0.1, ge=0.0, lt=1.0)
     """Share of the probability that is spread over all pieces."""
     teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
+    guided: GuidedConfig = GuidedConfig()
     """Scheduled sampling."""
     valid_every: int = Field(500, ge=1)
     """Updates between validations; each is followed by a checkpoint."""
@@ -488,6 +501,8 @@ class Config(Section):
                 "model.decoder.copy = true writes source pieces into the target, which needs one vocabulary for both; "
                 "set tokenizer.joint = true"
             )
+        if self.train.guided.links is not None:
+            self._check_guided()
         located = self.model.attention.score == "location" and self.model.decoder.kind != "plain"
         if located and not self.data.max_length:
             raise ValueError(
@@ -495,6 +510,17 @@ class Config(Section):
                 "there are; set data.max_length"
             )
         return self
+
+    def _check_guided(self) -> None:
+        if self.model.decoder.kind == "plain":
+            raise ValueError(
+                "train.guided.links teaches attention, and decoder.kind = 'plain' has none; use another decoder"
+            )
+        if self.model.attention.selection.startswith("hard_"):
+            raise ValueError(
+                f"train.guided.links teaches weights, and selection = '{self.model.attention.selection}' takes one "
+                "position; use 'soft' or 'sparsemax'"
+            )
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -648,8 +674,10 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _make_absolute(tree: dict[str, Any], base: Path) -> None:
-    for section, name in _PATHS:
-        values = tree.get(section)
+    for *sections, name in _PATHS:
+        values: Any = tree
+        for section in sections:
+            values = values.get(section) if isinstance(values, dict) else None
         value = values.get(name) if isinstance(values, dict) else None
         if isinstance(values, dict) and isinstance(value, str) and not value.startswith(HUB_PREFIX):
             values[name] = str((base / os.path.expanduser(value)).resolve())

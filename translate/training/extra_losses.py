@@ -1,4 +1,4 @@
-"""What is learnt besides the words: not to look twice (coverage), and where to look (hard attention by reward)."""
+"""What is learnt besides the words: not to look twice (coverage), and where to look (by reward, or by given links)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from translate.config import AttentionConfig
 from translate.models.state import Decoded
 
+_LEAST = 1e-6  # added to a weight whose logarithm is taken: windows and sparsemax give true zeros
 _KEPT = 0.9  # of a running average, from one batch to the next
 
 
@@ -31,6 +32,12 @@ class RewardScale:
         self.deviation = kept * self.deviation + (1 - kept) * max(float(rewards.std(correction=0)), 1e-3)
         self.left = kept * self.left + (1 - kept) * max(float(left.square().mean().sqrt()), 1e-3)
         self.batches += 1
+
+
+def guided_loss(weights: Tensor, guide: Tensor, tgt_valid: Tensor) -> Tensor:
+    """The cross entropy of attention (B, T, S) against given links, -Σ_s A_ts log α_ts, summed over real tokens."""
+    terms = -(guide * (weights.float() + _LEAST).log()).sum(dim=2)  # (B, T)
+    return terms[tgt_valid].sum()
 
 
 def extra_losses(

@@ -21,6 +21,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.text.corpus import Corpus, find_corpus, joined, parallel_files, tidy
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.text.vectors import Vector, read_vectors
+from translate.training.guided import Guide, fingerprint
 
 Say = Callable[[str], None]
 Split = Literal["train", "valid", "test"]
@@ -86,7 +87,10 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
     corpora: dict[Split, Corpus] = {split: find_corpus(config.data, split) for split in splits(test)}
     if config.data.folder.startswith(HUB_PREFIX):
         corpora = {split: _downloaded(corpus, run.path / "cache", split) for split, corpus in corpora.items()}
-    note = {split: _note_of(corpus) for split, corpus in corpora.items()}
+    note: dict[str, Any] = {split: _note_of(corpus) for split, corpus in corpora.items()}
+    links = config.train.guided.links
+    if links is not None:
+        note["guided"] = {"files": [links], "sha256": fingerprint(Path(links))}
     source, target = _tokenizers(config, corpora["train"], say)
     _check_start(config, source, target)
     (run.path / "data").mkdir(parents=True, exist_ok=True)
@@ -94,7 +98,9 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
         if split != "train":
             _copy_split(corpus, run.path / "data", split)
     write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
-    _training_pairs(config, run, source, target, say, corpora["train"])
+    pairs = _training_pairs(config, run, source, target, say, corpora["train"])
+    if links is not None:
+        Guide(Path(links), pairs, source, target)  # what is wrong with it must show before there is a run
     _valid_pairs(config, run, source, target)  # what is wrong with them must show before there is a run
     run.create(config, source, target)
 
@@ -284,6 +290,9 @@ def merge_for_resume(config: Config, run: Run) -> Config:
                 f"{corpus.name} has changed since the run was started (SHA-256 differs). "
                 "Put the old file back, or start another --run."
             )
+    links = config.train.guided.links
+    if links is not None and fingerprint(Path(links)) != note["guided"]["sha256"]:
+        raise RunError(f"{links} has changed since the run was started. Put the old file back, or start another --run.")
     return config
 
 

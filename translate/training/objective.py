@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from translate.config import Config
 from translate.data.batches import Batch
 from translate.models.seq2seq import Seq2Seq
-from translate.training.extra_losses import RewardScale, extra_losses
+from translate.training.extra_losses import RewardScale, extra_losses, guided_loss
 from translate.training.loss import sequence_loss
 from translate.training.teacher_forcing import decode_mixed
 
@@ -22,11 +22,14 @@ class Objective(nn.Module):
         self.smoothing = config.train.label_smoothing
         self.forcing = config.train.teacher_forcing
         self.attention = config.model.attention
+        self.guided = config.train.guided.weight
 
-    def forward(self, batch: Batch, ratio: float, share: float, rewards: RewardScale) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, batch: Batch, ratio: float, share: float, rewards: RewardScale, guide: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The summed loss of a batch and what is learnt besides; the fast path where all tokens are the reference.
 
-        `ratio` is that of teacher forcing, `share` that of the budget that is used up.
+        `ratio` is that of teacher forcing, `share` that of the budget that is used up, `guide` (B, T, S) where to look.
         """
         source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, share)
         if ratio >= 1.0:
@@ -35,4 +38,7 @@ class Objective(nn.Module):
             decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, self.forcing, torch.default_generator)
         loss = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, self.smoothing)
         extra = extra_losses(decoded, loss.gold, batch.tgt_valid, self.attention, rewards)
+        if guide is not None:
+            assert decoded.weights is not None, "the configuration refuses a guide without attention"
+            extra["guided"] = self.guided * guided_loss(decoded.weights, guide, batch.tgt_valid)
         return loss.smoothed, sum(extra.values(), torch.zeros_like(loss.smoothed))

@@ -29,6 +29,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
 from translate.training.compiling import compile_step
 from translate.training.distributed import ALONE, World
+from translate.training.guided import Guide
 from translate.training.job import Job, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
@@ -67,6 +68,8 @@ class Trainer:
         elif self.settings.compile:
             compile_step(self.model.decoder)
         self.objective = world.wrap(Objective(self.model, self.config))
+        links = self.settings.guided.links
+        self.guide = None if links is None else Guide(Path(links), job.train, job.source, job.target)
         self.progress = Progress()
         self.stop: int | None = None  # the signal that all processes have agreed to stop for
         self.ema: MovingAverage | None = None
@@ -178,8 +181,9 @@ class Trainer:
         for index, batch in enumerate(batches):
             torch.manual_seed(self._seed(index))
             with self._synchronised(index == len(batches) - 1):
+                guide = None if self.guide is None else self.guide.targets(batch).to(self.device)
                 with self.precision.autocast():
-                    smoothed, extra = self.objective(batch.to(self.device), ratio, share, self.progress.rewards)
+                    smoothed, extra = self.objective(batch.to(self.device), ratio, share, self.progress.rewards, guide)
                 # The processes' gradients are averaged, but the update is the sum over all tokens by their number.
                 scaled = (smoothed + extra) * (self.world.size / num_tokens)
                 self.precision.scaler.scale(scaled).backward()
