@@ -183,7 +183,6 @@ class Fetch:
     def _take_up(self) -> None:
         if (self.work / "note.json").is_file():
             self.note = self._read(self.work / "note.json")
-        self.work.mkdir(parents=True, exist_ok=True)
 
     def _files(self, stems: list[str], folder: Path) -> list[Path]:
         return [folder / f"{stem}.{language}" for stem in stems for language in self.languages]
@@ -203,6 +202,7 @@ class Fetch:
             note.sizes = {path.name: 0 for path in self._files(made, self.work)}
         else:
             rows.load_state_dict(note.state)
+        self.work.mkdir(parents=True, exist_ok=True)  # only now: without a network nothing is left behind
         with ExitStack() as stack:
             files = {path.name: stack.enter_context(path.open("ab")) for path in self._files(made, self.work)}
             for name, file in files.items():

@@ -11,6 +11,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,12 @@ class Tokenizer:
             return [list(ids)], np.zeros(1)
         text = self._processor.decode(list(ids))
         ways: list[list[int]] = self._processor.nbest_encode(text, nbest_size=number, out_type=int)
-        return ways, np.array([sum(map(self._score, way)) for way in ways])
+        return ways, np.array([self._scores[way].sum() for way in ways])
 
-    def _score(self, index: int) -> float:
-        score: float = self._processor.get_score(index)
-        return score
+    @cached_property
+    def _scores(self) -> NDArray[np.float64]:
+        """The log probability of each piece."""
+        return np.array([self._processor.get_score(index) for index in range(self.size)])
 
     def encode_words(self, text: str) -> tuple[list[int], list[int]]:
         """The pieces of a text, and for each the index of the word it lies in, or -1."""
