@@ -1,13 +1,15 @@
 """How fast training is: ours and a textbook loop in alternation, against the machine's own matrix products.
 
     python scripts/bench_train.py [--json] [--data FOLDER] [--only NAME ...] [--vocabularies N ...] [--rounds N]
+    python scripts/bench_train.py --forcing 0.5 [--only NAME ...] [--vocabularies N ...]
 
 The textbook loop has the same parameters, batches, loss and optimizer, but takes one step at a time, projects the
 source again at every step, and forms the vocabulary product and the cross entropy per step over padded positions. Its
 encoder is torch's own GRU, where that has what the model asks for.
 
 Without --data the sentences are random pieces of about the lengths of Multi30k; with it, FOLDER holds train.L1 and
-train.L2, whose pieces are counted by a tokenizer of each size.
+train.L2, whose pieces are counted by a tokenizer of each size. --forcing tells instead what it costs to train with the
+model's own words in place of some of the reference's.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from translate.models.seq2seq import Seq2Seq
 from translate.process import settle
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import Tokenizer, train_tokenizer
+from translate.training.extra_losses import RewardScale
 from translate.training.loss import sequence_loss
+from translate.training.objective import Objective
 from translate.training.optim import build_optimizer
 
 VOCABULARIES = (4000, 8000, 32000)
@@ -259,6 +263,32 @@ def measure(name: str, vocabulary: int, dataset: PairDataset, rounds: int) -> Ro
     )
 
 
+def forcing_cost(name: str, vocabulary: int, dataset: PairDataset, rounds: int, ratio: float) -> str:
+    """Updates with teacher forcing at `ratio` and at 1, taking turns."""
+    torch.manual_seed(1)
+    config = settings(name)
+    model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length).train()
+    objective, optimizer = Objective(model, config), build_optimizer(model, config.train)
+
+    def mixed(share: float) -> Loss:
+        return lambda _, batch: objective(batch, share, 0.5, RewardScale())[0]
+
+    stream = batches_of(config, dataset)
+    timed(model, optimizer, [next(stream)], mixed(ratio))
+    times: list[tuple[int, float, float]] = []
+    for _ in range(rounds):
+        batches = [next(stream) for _ in range(4)]
+        tokens = sum(batch.num_tokens for batch in batches)
+        times.append((tokens, *(timed(model, optimizer, batches, mixed(share)) for share in (1.0, ratio))))
+    total = sum(tokens for tokens, _, _ in times)
+    full, part = (total / sum(row[column] for row in times) for column in (1, 2))
+    cost = statistics.median(slow / fast for _, fast, slow in times)
+    return (
+        f"{name:<14} V {vocabulary:>6,}  ratio 1: {full:,.0f} tokens/s  "
+        f"ratio {ratio}: {part:,.0f}  {cost:.2f} times as long"
+    )
+
+
 def check_equal(model: Seq2Seq, batch: Batch) -> None:
     """Both must be the same function, or their times say nothing."""
     model.eval()
@@ -288,6 +318,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), help="rows to measure")
     parser.add_argument("--vocabularies", nargs="+", type=int, default=list(VOCABULARIES))
     parser.add_argument("--rounds", type=int, default=6, help="turns of both loops, four batches each")
+    parser.add_argument("--forcing", type=float, help="what teacher forcing at this ratio costs, instead")
     arguments = parser.parse_args()
     settle()
     torch.set_num_threads(1)
@@ -295,11 +326,14 @@ def main() -> None:
     for vocabulary in arguments.vocabularies:
         dataset = corpus_pairs(arguments.data, vocabulary) if arguments.data else random_pairs(vocabulary)
         for name in arguments.only:
+            if arguments.forcing is not None:
+                print(forcing_cost(name, vocabulary, dataset, arguments.rounds, arguments.forcing), flush=True)
+                continue
             if name == "recipe" and vocabulary != min(arguments.vocabularies):
                 continue  # it has one size, the smallest
             rows.append(measure(name, vocabulary, dataset, arguments.rounds))
             print(line_of(rows[-1]), file=sys.stderr if arguments.json else sys.stdout, flush=True)
-    if arguments.json:
+    if arguments.json and rows:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}))
 
 
