@@ -279,7 +279,8 @@ def forcing_cost(name: str, vocabulary: int, dataset: PairDataset, rounds: int, 
     for _ in range(rounds):
         batches = [next(stream) for _ in range(4)]
         tokens = sum(batch.num_tokens for batch in batches)
-        times.append((tokens, *(timed(model, optimizer, batches, mixed(share)) for share in (1.0, ratio))))
+        fast, slow = (timed(model, optimizer, batches, mixed(share)) for share in (1.0, ratio))
+        times.append((tokens, fast, slow))
     total = sum(tokens for tokens, _, _ in times)
     full, part = (total / sum(row[column] for row in times) for column in (1, 2))
     cost = statistics.median(slow / fast for _, fast, slow in times)
