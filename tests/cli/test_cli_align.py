@@ -172,6 +172,7 @@ def test_characters_are_units_on_request(
         (["--level", "pieces", "--format", "json"], "--level pieces goes with --format pharaoh"),
         (["--level", "both"], "--level both goes with --format json or npz"),
         (["--sentences"], "--gold"),
+        (["--units", "characters", "--gold", "/dev/null"], "gold links number words"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

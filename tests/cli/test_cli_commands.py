@@ -531,7 +531,7 @@ def test_init_divides_the_pairs(
 
 
 SMALL = (
-    *("train.steps=2", "train.valid_every=2", "train.threads=1", "tokenizer.vocabulary=400"),
+    *("train.steps=2", "train.valid_every=2", "train.threads=1", "tokenizer.vocabulary=400", "logging.pictures=false"),
     *("model.embedding.width=12", "model.encoder.width=8", "model.decoder.width=16"),
 )
 

@@ -97,6 +97,8 @@ def command(
         raise UserError("Only one of --source, --target and --gold can be -, stdin.")
     if reverse is None and (symmetrize is not None or shift == "auto"):
         raise UserError("--symmetrize and --shift auto need --reverse, a run that translates back.")
+    if gold is not None and units == Unit.characters:
+        raise UserError("--units characters does not go with --gold: gold links number words between spaces.")
     if level != Level.words:
         _check_level(level, format, reverse)
     numbers = _range(lines)
