@@ -29,7 +29,7 @@ from translate.errors import ConfigError, RunError
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import EOS, UNK, Tokenizer
 
-MOST_ELEMENTS = 1 << 22  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
+MOST_ELEMENTS = 1 << 21  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
 
 
 @dataclass(frozen=True)
