@@ -39,6 +39,7 @@ def beam_search(
     scores, which loses nothing against `full`, when all places are taken.
     """
     rules = rules or Rules(source, search)
+    source = source.for_steps()
     check_beam(search, num_best, rules)
     beam, groups, required = search.beam, search.groups, rules.required
     size = beam // groups  # places of a group

@@ -20,6 +20,10 @@ class JointSource(Rows):
 
     members: tuple[EncodedSource, ...]
 
+    def for_steps(self) -> JointSource:
+        """As `EncodedSource.for_steps`."""
+        return JointSource(tuple(member.for_steps() for member in self.members))
+
     @property
     def tokens(self) -> Tensor:
         return self.members[0].tokens

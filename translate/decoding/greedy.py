@@ -31,6 +31,7 @@ def greedy(
 ) -> list[Hypothesis]:
     """One hypothesis for each sentence, with its attention; `search.beam` plays no part. Required words need a beam."""
     rules = rules or Rules(source, search)
+    source = source.for_steps()
     assert rules.required is None, "beam_search looks for required words"
     totals = start_totals(source)  # (N,), N = B at first
     sentences = torch.arange(len(totals), device=totals.device)  # (N,), the sentence of each live row

@@ -22,7 +22,7 @@ from translate.text.tokenizer import EOS
 
 LEAST_COVERED = 1e-3  # what a position that was never looked at counts as: sparse weights can be nil
 _NOT_FINITE = "The model's probabilities are not finite numbers. Go back to an earlier checkpoint."
-_BLOCK = 32  # pieces of the vocabulary that are compared by their greatest first
+_BLOCK = 64  # pieces of the vocabulary that are compared by their greatest first
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,16 @@ def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     vocabulary = log_probs.size(1)
     blocks = vocabulary // _BLOCK
-    if blocks < 4 * count or log_probs.device.type != "cpu":
+    if blocks < 2 * count or log_probs.device.type != "cpu":
         return log_probs.topk(min(count, vocabulary), dim=1)
     whole = blocks * _BLOCK
-    maxima = log_probs[:, :whole].unflatten(1, (_BLOCK, blocks)).amax(dim=1)  # block i has tokens i, i + blocks, …
+    maxima = log_probs[:, :whole].unflatten(1, (blocks, _BLOCK)).amax(dim=2)  # (N, blocks)
     picks = torch.cat([maxima, log_probs[:, whole:]], dim=1).topk(count, dim=1).indices  # (N, count)
-    inside = picks.unsqueeze(2) + blocks * torch.arange(_BLOCK, device=picks.device)  # (N, count, BLOCK)
+    inside = torch.arange(_BLOCK, device=picks.device)
     alone = (picks >= blocks).unsqueeze(2)  # a token after the last block
-    tokens = torch.where(alone, picks.unsqueeze(2) + (whole - blocks), inside)  # (N, count, BLOCK)
-    values = log_probs.gather(1, tokens.flatten(1)).view_as(tokens)
-    copies = alone & (torch.arange(_BLOCK, device=picks.device) > 0)
-    best, places = values.masked_fill(copies, -torch.inf).flatten(1).topk(count, dim=1)
+    tokens = torch.where(alone, picks.unsqueeze(2) + (whole - blocks), picks.unsqueeze(2) * _BLOCK + inside)
+    values = log_probs.gather(1, tokens.flatten(1)).view_as(tokens)  # (N, count, BLOCK)
+    best, places = values.masked_fill(alone & (inside > 0), -torch.inf).flatten(1).topk(count, dim=1)
     return best, tokens.flatten(1).gather(1, places)
 
 

@@ -32,6 +32,7 @@ def sample(
     Log probabilities and scores are the model's own, whatever temperature and limits the draw had.
     """
     rules = rules or Rules(source, search)
+    source = source.for_steps()
     assert rules.required is None, "required words cannot be drawn"
     device, num_sentences = source.tokens.device, source.tokens.size(0)
     units = torch.arange(num_sentences * num_draws, device=device)  # each draw is a unit of its own

@@ -21,6 +21,7 @@ from translate.decoding.beam import beam_search
 from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
+from translate.decoding.packing import pack
 from translate.decoding.rules import Pieces, Rules, Wish
 from translate.decoding.sampling import sample
 from translate.decoding.words import banned_pieces, make_wishes, replace_unknown
@@ -28,7 +29,7 @@ from translate.errors import ConfigError, RunError
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import EOS, UNK, Tokenizer
 
-MOST_ELEMENTS = 1 << 22  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
+MOST_ELEMENTS = 1 << 21  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,10 @@ class Translator:
                     f"Train one from the other's with train.init_from, or with the same data, seed and [tokenizer]."
                 )
             others.append(other.load_model().to(device))
-        return cls(run.load_model().to(device), source, target, run.config().search, device, others)
+        model = run.load_model().to(device)
+        for one in (model, *others):
+            pack(one)
+        return cls(model, source, target, run.config().search, device, others)
 
     @cached_property
     def network(self) -> Seq2Seq | Ensemble:
@@ -113,7 +117,8 @@ class Translator:
         banned = banned_pieces(self.target, search.banned)
         replaces = search.replace_unknown and self.target.whole_words
         results = [[self._empty()] for _ in lines]
-        for rows in self._batches(sentences, search, num_best):
+        width = num_best if search.sample else search.beam
+        for rows in batch_rows(sentences, search, width * self.target.size):
             some = [sentences[row] for row in rows]
             wanted = None if wishes is None else [wishes[row] for row in rows]
             numbers = [first_line + int(row) for row in rows]
@@ -213,15 +218,6 @@ class Translator:
                 )
         return [sentence[:longest] for sentence in sentences]
 
-    def _batches(self, sentences: list[list[int]], search: SearchConfig, num_best: int) -> list[NDArray[np.int64]]:
-        """Rows of like length together, long ones first; empty sentences are in none."""
-        lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
-        order = np.argsort(-lengths, kind="stable")
-        width = num_best if search.sample else search.beam
-        most = max(1, MOST_ELEMENTS // (self.target.size * width))
-        batches = token_batches(lengths, search.batch_tokens, order[lengths[order] > 1])
-        return [rows[begin : begin + most] for rows in batches for begin in range(0, len(rows), most)]
-
     def _translation(self, sentence: list[int], hypothesis: Hypothesis) -> Translation:
         tgt_ids = (*hypothesis.tokens, EOS)
         return Translation(
@@ -243,3 +239,15 @@ class Translator:
     def _empty(self) -> Translation:
         attention = None if self.model.decoder.attention is None else np.ones((1, 1), dtype=np.float32)
         return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention, tuple(self.target.pieces([EOS])), (0.0,))
+
+
+def batch_rows(sentences: Sequence[Sequence[int]], search: SearchConfig, elements: int) -> list[NDArray[np.int64]]:
+    """Which sentences are searched together: of like length, long ones first; empty ones are in none.
+
+    `elements` are those of one sentence in the widest table of a step, its rows times the vocabulary.
+    """
+    lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    most = max(1, MOST_ELEMENTS // elements)
+    batches = token_batches(lengths, search.batch_tokens, order[lengths[order] > 1])
+    return [rows[begin : begin + most] for rows in batches for begin in range(0, len(rows), most)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from torch import Tensor
@@ -51,6 +51,10 @@ class EncodedSource(Rows):
     cache: SourceCache | None  # None for a decoder without attention
     summary: Tensor  # (B, D)
     progress: float = 1.0  # the share of training that is done, for what is annealed
+
+    def for_steps(self) -> EncodedSource:
+        """The same without the memory, which no step reads: the cache has what attention needs, and rows are copied."""
+        return replace(self, memory=self.memory[:, :0])
 
 
 @dataclass(frozen=True)
