@@ -154,3 +154,15 @@ def own_run(tiny_run: Path, tmp_path: Path) -> Path:
     copy = tmp_path / "own-run"
     shutil.copytree(tiny_run, copy)
     return copy
+
+
+@pytest.fixture
+def answer(command_line: Callable[..., Any]) -> Callable[..., str]:
+    """Call a command that must succeed, and give back its stdout."""
+
+    def call(*arguments: str | Path) -> str:
+        result = command_line(*arguments)
+        assert result.code == 0, result.err
+        return str(result.out)
+
+    return call

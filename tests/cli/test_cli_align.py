@@ -27,18 +27,6 @@ def back_run(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path, translate
 
 
 @pytest.fixture
-def answer(command_line: Callable[..., Any]) -> Callable[..., str]:
-    """Call a command that must succeed, and give back its stdout."""
-
-    def call(*arguments: str | Path) -> str:
-        result = command_line(*arguments)
-        assert result.code == 0, result.err
-        return str(result.out)
-
-    return call
-
-
-@pytest.fixture
 def given(tiny_run: Path) -> list[str | Path]:
     """Arguments that name both sides of the test set."""
     files = tiny_run.parent / "data"

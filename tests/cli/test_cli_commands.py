@@ -25,18 +25,6 @@ SECONDS = 120  # a loaded machine takes long to import torch; nothing waits for 
 
 
 @pytest.fixture
-def answer(command_line: CommandLine) -> Callable[..., str]:
-    """Call a command that must succeed, and give back its stdout."""
-
-    def call(*arguments: str | Path) -> str:
-        result = command_line(*arguments)
-        assert result.code == 0, result.err
-        return str(result.out)
-
-    return call
-
-
-@pytest.fixture
 def files(tiny_run: Path) -> Path:
     """The folder of the corpus that the run was trained on."""
     return tiny_run.parent / "data"

@@ -18,18 +18,6 @@ from translate.decoding.translator import Translator
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def answer(command_line: Callable[..., Any]) -> Callable[..., str]:
-    """Call a command that must succeed, and give back its stdout."""
-
-    def call(*arguments: str | Path) -> str:
-        result = command_line(*arguments)
-        assert result.code == 0, result.err
-        return str(result.out)
-
-    return call
-
-
 def sacrebleu_table(*arguments: str | Path, format: str = "text") -> str:
     """What sacreBLEU's own command prints; its JSON of paired tests breaks on numpy's numbers (2.6.0)."""
     command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "--format", format, "--width", "4"]
