@@ -198,7 +198,7 @@ def _steps(
 
 def _joined(states: list[State]) -> State:
     """Rows of several states as one."""
-    parts = {}
+    parts: dict[str, Any] = {}
     for name in ("hidden", "position", "fed", "coverage"):
         values = [getattr(state, name) for state in states]
         if isinstance(values[0], tuple):
@@ -214,7 +214,7 @@ class Products(TorchDispatchMode):
     NAMES = ("mm", "addmm", "bmm", "baddbmm")
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.shapes: list[Shape] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -234,8 +234,8 @@ def replay(shapes: Sequence[Shape]) -> Callable[[], None]:
     Each weight matrix is a tensor of its own, as in the model; all else shares its memory, which may well be in cache.
     """
     weights = {shape[2]: torch.randn(shape[2]) for shape in shapes if len(shape[2]) < 3}
-    sizes = [[int(np.prod(shape[side])) for shape in shapes] for side in (1, 2)]
-    left, right = (torch.randn(max(some)) for some in sizes)
+    left = torch.randn(max(int(np.prod(first)) for _, first, _ in shapes))
+    right = torch.randn(max(int(np.prod(second)) for _, _, second in shapes))
     results = torch.empty(max(int(np.prod(a[:-1])) * b[-1] for _, a, b in shapes))
     calls = []
     for _, first, second in shapes:
@@ -268,7 +268,7 @@ def count_steps(model: Seq2Seq, action: Callable[[], object]) -> int:
         count += 1
         return step(*args)
 
-    model.decoder.step = counting  # type: ignore[method-assign]
+    model.decoder.step = counting  # type: ignore[method-assign,assignment]
     try:
         action()
     finally:

@@ -12,7 +12,7 @@ from translate.models.seq2seq import Seq2Seq
 def pack(model: Seq2Seq) -> None:
     """Store the decoder's matrices column by column: the same numbers and shapes, and faster products.
 
-    With 5 and 64 rows the products of a 512-wide model run 1.3 to 1.5 times as fast this way (docs/search.md). A model
+    With 5 and 64 rows the products of a 512-wide model run 1.1 to 1.5 times as fast this way (docs/search.md). A model
     that goes on to train should not be packed. The encoder has many rows at once and gains nothing.
     """
     if next(model.parameters()).device.type != "cpu":
