@@ -1,0 +1,133 @@
+"""Weights and values that a loop uses many times: their gradients are formed once, and are what autograd would give."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_models import check_close, sample
+from torch import Tensor
+
+from translate.models.recurrence import Product, _GruUnrolled, _GruUpdate, mix, one_gradient
+
+ROWS, WIDTH, SOURCES, GROUPS = 3, 4, 5, 2
+STEPS = 6
+
+
+def make_product(bias: bool = True, width: int = WIDTH) -> Product:
+    torch.manual_seed(1)
+    return Product(width, width, bias=bias).double()
+
+
+def run(product: Product, start: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    """A loop in which every step needs the one before, products and sums of values in turn."""
+    state = start  # (B, W)
+    for t in range(STEPS):
+        context = mix(weights[t], values).transpose(1, 2).reshape(ROWS, WIDTH)  # (B, W)
+        state = torch.tanh(product(state + context)) + product(context)
+    return state
+
+
+def leaves() -> list[Tensor]:
+    return [
+        sample(ROWS, WIDTH, seed=2).requires_grad_(),
+        sample(ROWS, GROUPS, SOURCES, WIDTH // GROUPS, seed=3).requires_grad_(),
+        sample(STEPS, ROWS, GROUPS, 1, SOURCES, seed=4).requires_grad_(),
+    ]
+
+
+def gradients(
+    product: Product, given: list[Tensor], loop: AbstractContextManager[None], wanted: list[Tensor] | None = None
+) -> list[Tensor]:
+    with loop:
+        found = run(product, given[0], given[1], given[2])
+    direction = sample(*found.shape, seed=5)
+    return list(torch.autograd.grad((found * direction).sum(), wanted or [*given, *product.parameters()]))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_loop_gives_autograds_gradients(bias: bool) -> None:
+    product, given = make_product(bias), leaves()
+    for one, other in zip(
+        gradients(product, given, one_gradient()), gradients(product, given, nullcontext()), strict=True
+    ):
+        check_close(one, other)
+
+
+def test_the_weights_gradient_is_one_product() -> None:
+    """Twelve uses, and only one tensor of the weight's shape ever comes to it."""
+    product, given = make_product(), leaves()
+    came: list[int] = []
+    product.weight.register_hook(lambda gradient: came.append(1))
+    with one_gradient():
+        run(product, given[0], given[1], given[2]).sum().backward()
+    assert came == [1]
+    assert product.weight.grad is not None
+
+
+def test_a_part_of_the_gradients_and_then_all() -> None:
+    """What a backward pass leaves that did not come to the weight is not taken up by the next one."""
+    product, given = make_product(), leaves()
+    with one_gradient():
+        found = run(product, given[0], given[1], given[2]).sum()
+    torch.autograd.grad(found, given[0], retain_graph=True)
+    first = torch.autograd.grad(found, list(product.parameters()), retain_graph=True)
+    again = torch.autograd.grad(found, list(product.parameters()))
+    with nullcontext():
+        plain = run(product, given[0], given[1], given[2]).sum()
+    expected = torch.autograd.grad(plain, list(product.parameters()))
+    for ones, others in ((first, expected), (again, expected)):
+        for one, other in zip(ones, others, strict=True):
+            check_close(one, other)
+
+
+def test_a_loop_in_a_loop_and_one_after_the_other() -> None:
+    product, given = make_product(), leaves()
+    with one_gradient():
+        with one_gradient():
+            inner = run(product, given[0], given[1], given[2])
+        outer = run(product, inner, given[1], given[2])
+    with one_gradient():
+        found = run(product, outer, given[1], given[2])
+    expected = given[0]
+    for _ in range(3):
+        expected = run(product, expected, given[1], given[2])
+    check_close(found, expected)
+    wanted = [*given, *product.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), wanted), torch.autograd.grad(expected.sum(), wanted), strict=True
+    ):
+        check_close(one, other)
+
+
+def test_without_gradients_and_with_frozen_weights() -> None:
+    product, given = make_product(), leaves()
+    with torch.no_grad(), one_gradient():
+        assert not run(product, given[0], given[1], given[2]).requires_grad
+    product.requires_grad_(False)
+    for one, other in zip(
+        gradients(product, given, one_gradient(), given), gradients(product, given, nullcontext(), given), strict=True
+    ):
+        check_close(one, other)
+
+
+@pytest.mark.parametrize("width", [512, 1024, 1536])
+def test_rows_that_would_meet_in_the_cache_are_laid_apart(width: int) -> None:
+    torch.manual_seed(1)
+    product, inputs = Product(width, 8), torch.randn(2, width, requires_grad=True)
+    with one_gradient():
+        found = product(inputs)
+    torch.testing.assert_close(found, F.linear(inputs, product.weight, product.bias))
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), inputs)[0], product.weight.sum(0).expand(2, -1))
+
+
+def test_the_gru_has_the_derivative_that_is_written_out() -> None:
+    gates = [sample(ROWS, 3 * WIDTH, seed=seed).requires_grad_() for seed in (6, 7)]
+    before = sample(ROWS, WIDTH, seed=8).requires_grad_()
+    assert torch.autograd.gradcheck(_GruUpdate.apply, (*gates, before))
+    inputs, start = sample(5, ROWS, 2, seed=9).requires_grad_(), sample(ROWS, WIDTH, seed=10).requires_grad_()
+    shapes = ((3 * WIDTH, 2), (3 * WIDTH, WIDTH), (3 * WIDTH,), (3 * WIDTH,))
+    weights = [sample(*shape, seed=11 + index).requires_grad_() for index, shape in enumerate(shapes)]
+    assert torch.autograd.gradcheck(_GruUnrolled.apply, (inputs, start, *weights))
