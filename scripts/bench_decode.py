@@ -29,10 +29,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench_train import learn_pieces
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from translate.config import SearchConfig, TokenizerConfig, check_config
+from translate.config import SearchConfig, check_config
 from translate.data.batches import collate_source
 from translate.decoding.beam import beam_search
 from translate.decoding.greedy import greedy
@@ -43,12 +44,11 @@ from translate.decoding.translator import Translator, batch_rows
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
 from translate.text.corpus import read_lines
-from translate.text.tokenizer import BOS, EOS, Tokenizer, train_tokenizer
+from translate.text.tokenizer import BOS, EOS
 
 WIDTHS = {"embedding": 256, "encoder": 512, "attention": 512, "decoder": 512}
 BATCHES: tuple[int | None, ...] = (1, 64, None)  # sentences; None is the token budget
 NUM_PLAIN = 6  # sentences for the textbook beams, which are slow
-TRAIN_LINES = 29_000
 Sentences = list[list[int]]
 Shape = tuple[str, tuple[int, ...], tuple[int, ...]]
 
@@ -101,12 +101,7 @@ def random_sources(vocabulary: int, count: int) -> Sentences:
 
 def corpus_sources(folder: Path, vocabulary: int, count: int) -> tuple[Sentences, int]:
     """The pieces of a folder's test sentences, and the size of the vocabulary."""
-    files = sorted(folder.glob("train.*"))
-    if len(files) != 2:
-        sys.exit(f"{folder} must hold train.L1 and train.L2, and nothing else called train; it has {len(files)}.")
-    sides = [[line for _, line in zip(range(TRAIN_LINES), read_lines(file), strict=False)] for file in files]
-    config = TokenizerConfig(vocabulary=vocabulary)
-    tokenizer = Tokenizer(train_tokenizer([line for side in sides for line in side], config, 1, print))
+    files, sides, tokenizer = learn_pieces(folder, vocabulary)
     test = folder / f"test{files[0].suffix}"
     lines = list(read_lines(test)) if test.is_file() else sides[0]
     return [sentence for sentence in tokenizer.encode_all(lines[:count]) if sentence], tokenizer.size

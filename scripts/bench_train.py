@@ -125,14 +125,19 @@ def random_pairs(vocabulary: int) -> PairDataset:
     )
 
 
-def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
-    """The pieces of a folder's training pairs."""
+def learn_pieces(folder: Path, vocabulary: int) -> tuple[list[Path], list[list[str]], Tokenizer]:
+    """The two training files of a folder, their first lines, and a tokenizer that has learnt from them."""
     files = sorted(folder.glob("train.*"))
     if len(files) != 2:
         sys.exit(f"{folder} must hold train.L1 and train.L2, and nothing else called train; it has {len(files)}.")
     sides = [[line for _, line in zip(range(MOST_PAIRS), read_lines(file), strict=False)] for file in files]
     config = TokenizerConfig(vocabulary=vocabulary)
-    tokenizer = Tokenizer(train_tokenizer([line for side in sides for line in side], config, 1, print))
+    return files, sides, Tokenizer(train_tokenizer([line for side in sides for line in side], config, 1, print))
+
+
+def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
+    """The pieces of a folder's training pairs."""
+    _, sides, tokenizer = learn_pieces(folder, vocabulary)
     src, tgt = (tokenizer.encode_all(side) for side in sides)
     return PairDataset.from_pairs([pair for pair in zip(src, tgt, strict=True) if all(pair)])
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from small_models import check_close, sample
 from torch import Tensor
 
-from translate.models.recurrence import Product, _GruUnrolled, _GruUpdate, mix, one_gradient
+from translate.models.loops import Product, mix, one_gradient
+from translate.models.recurrence import _GruUnrolled, _GruUpdate
 
 ROWS, WIDTH, SOURCES, GROUPS = 3, 4, 5, 2
 STEPS = 6

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from translate.config import AttentionConfig
-from translate.models.recurrence import Product, mix
+from translate.models.loops import Product, mix
 from translate.models.scores import SCORES, Sizes, split_heads
 from translate.models.state import EncodedSource, SourceCache
 

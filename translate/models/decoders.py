@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.dropout import Dropout, dropout
-from translate.models.recurrence import Hidden, Layer, Product, Stack, one_gradient
+from translate.models.loops import Product, one_gradient
+from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from translate.models.recurrence import Product
+from translate.models.loops import Product
 
 MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
 

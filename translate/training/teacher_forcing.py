@@ -9,7 +9,7 @@ from torch import Tensor
 
 from translate.config import TeacherForcingConfig
 from translate.models.decoders import stack_notes, stack_steps
-from translate.models.recurrence import one_gradient
+from translate.models.loops import one_gradient
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 from translate.text.tokenizer import BOS, PAD

@@ -63,10 +63,10 @@ class Trainer:
             self.device
         )
         self.optimizer = build_optimizer(self.model, self.settings)
-        if self.settings.compile and world.leads:
-            reporter.say(compile_step(self.model.decoder))
-        elif self.settings.compile:
-            compile_step(self.model.decoder)
+        if self.settings.compile:
+            outcome = compile_step(self.model.decoder)
+            if world.leads:
+                reporter.say(outcome)
         self.objective = world.wrap(Objective(self.model, self.config))
         links = self.settings.guided.links
         self.guide = None if links is None else Guide(Path(links), job.train, job.source, job.target)
