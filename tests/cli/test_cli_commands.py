@@ -570,6 +570,7 @@ def test_help_needs_no_torch(environment: dict[str, str], translate: Any) -> Non
         "train",
         "evaluate",
         "compare",
+        "curves",
         "aer",
         "text",
         "interactive",

@@ -207,3 +207,14 @@ def test_runs_of_different_test_sets_are_refused(
     result = command_line("compare", tiny_run, own_run)
     assert result.code == 2
     assert "different test data" in result.err
+
+
+def test_learning_curves_of_runs(answer: Callable[..., str], command_line: Any, tiny_run: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "both.png"
+    labels = ("--label", "one", "--label", "other")
+    assert answer("curves", tiny_run, tiny_run, *labels, "--output", picture) == f"{picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for wrong, named in ((labels[:2], "--label is given 1 times"), ((), "Two runs are called")):
+        result = command_line("curves", tiny_run, tiny_run, *wrong, "--output", picture)
+        assert result.exit_code == 2
+        assert named in result.stderr

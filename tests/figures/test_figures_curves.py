@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from translate.errors import UserError
-from translate.figures.curves import save_breakdown, save_curves
+from translate.figures.curves import save_breakdown, save_comparison, save_curves
 
 TRAIN = {"kind": "train", "loss": 3.0, "gradient_norm": 1.0, "learning_rate": 1e-3, "tokens_per_second": 900.0}
 VALID = {"kind": "valid", "loss": 2.5, "bleu": 12.0, "chrf": 30.0}
@@ -59,6 +59,31 @@ def test_what_is_missing_is_left_out(tmp_path: Path, lines: list[str]) -> None:
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot write"):
         save_curves(tmp_path / "absent" / "curves.png", tmp_path / "metrics.jsonl")
+
+
+def test_runs_in_one_picture_lie_where_time_and_score_say(tmp_path: Path) -> None:
+    files = {}
+    for name, pace in (("fast", 60), ("slow", 240)):
+        lines = [json.dumps({**VALID, "step": i, "bleu": 10 * i, "seconds": i * pace}) for i in range(1, 5)]
+        files[name] = tmp_path / f"{name}.jsonl"
+        files[name].write_text("\n".join([*lines, json.dumps({**TRAIN, "step": 9, "seconds": 9999.0})]))
+    widths = {}
+    for by in ("minutes", "updates"):
+        save_comparison(tmp_path / "both.png", files, "bleu", by)
+        picture = np.asarray(imread(tmp_path / "both.png"))
+        red, blue = picture[:, :, 0], picture[:, :, 2]
+        top = slice(len(picture) // 12, len(picture) * 5 // 6)
+        spans = [np.flatnonzero(mask[top].sum(axis=0)) for mask in (blue - red > 0.4, red - blue > 0.4)]
+        widths[by] = [np.ptp(span) for span in spans]
+    assert widths["minutes"][1] > 2 * widths["minutes"][0]  # after the same time the slow one has come less far
+    assert widths["updates"][1] >= widths["updates"][0] * 0.95 or widths["updates"][1] < 20  # one hides the other
+
+
+@pytest.mark.parametrize("record", [{**VALID, "step": 3}, {**TRAIN, "step": 3, "seconds": 5.0}])
+def test_a_run_without_times_is_told(tmp_path: Path, record: dict[str, object]) -> None:
+    (tmp_path / "old.jsonl").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="no validation with a bleu"):
+        save_comparison(tmp_path / "both.png", {"old": tmp_path / "old.jsonl"}, "bleu", "minutes")
 
 
 def test_bars_are_as_high_as_scores(tmp_path: Path) -> None:

@@ -12,11 +12,15 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from translate.errors import DataError
 from translate.figures.heatmap import STYLE, write_picture
 
 BLUE, ORANGE = "#1f6feb", "#d9730d"
+COLOURS = (BLUE, ORANGE, "#2a8f4f", "#a2459c", "#6b7683", "#b8860b", "#0f8b8d", "#c0392b")
+DASHES = ("-", "--", ":", "-.")  # once all colours are used
 FEWEST_BARS = 4  # for which a panel has room
 DPI = 130
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}  # of what validation measures
 # Panels: title, then lines of (kind of record, its value, label, colour).
 PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...] = (
     ("loss", (("train", "loss", "training", BLUE), ("valid", "loss", "validation", ORANGE))),
@@ -40,6 +44,46 @@ def save_curves(path: Path, metrics: Path) -> None:
         for axes in places[len(PANELS) :]:
             axes.set_visible(False)
         _save(figure, path)
+
+
+def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) -> None:
+    """Draw one validation score of several runs into one panel, against minutes of training or updates.
+
+    `runs` gives a metrics.jsonl for each label, `by` is "minutes" or "updates".
+    """
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        figure = Figure(figsize=(7.4, 4.6), layout="constrained")
+        axes = figure.subplots()
+        for i, (label, metrics) in enumerate(runs.items()):
+            points = _validations(metrics, metric, by)
+            if not points:
+                raise DataError(f"{metrics}: no validation with a {metric} and its time. Let the run validate once.")
+            places, values = [place for place, _ in points], [value for _, value in points]
+            best = min(values) if metric == "loss" else max(values)
+            axes.plot(
+                places, values, color=COLOURS[i % len(COLOURS)], linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
+                label=f"{label}, best {best:.4g}", linewidth=1.6, marker="o", markersize=3.5,
+            )  # fmt: skip
+        axes.set_title(f"{NAMES[metric]} on the validation text", fontsize=10, loc="left")
+        axes.set_xlabel("minutes of training" if by == "minutes" else "update", fontsize=8)
+        axes.legend(frameon=False, fontsize=8)
+        _tidy(axes)
+        axes.set_xlim(left=0)
+        if metric != "loss":
+            axes.set_ylim(bottom=0)
+        _save(figure, path)
+
+
+def _validations(metrics: Path, metric: str, by: str) -> list[tuple[float, float]]:
+    """Where and how high each point lies."""
+    found = []
+    for record in _read(metrics):
+        place = record.get("step") if by == "updates" else record.get("seconds")
+        if record.get("kind") == "valid" and place is not None and record.get(metric) is not None:
+            found.append((place / (1 if by == "updates" else 60), record[metric]))
+    return found
 
 
 def save_breakdown(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]], titles: Mapping[str, str]) -> None:

@@ -318,7 +318,7 @@ class Trainer:
         progress.worse_in_a_row = 0 if improved else progress.worse_in_a_row + 1
         self._count_plateau(improved)
         assert self.log is not None
-        self.log.write("valid", progress.step, **scores)
+        self.log.write("valid", progress.step, **scores, seconds=round(self._seconds(), 1))
         self._show(scores, translations, improved)
         self._save()
 
