@@ -23,6 +23,7 @@ from torch import Tensor
 
 from translate.checkpoint import MANIFEST, MODEL, OPTIMIZER, STATE, Run, read_tensors
 from translate.errors import RunError
+from translate.training.logging import MetricsLog
 
 FILES = (MODEL, OPTIMIZER, STATE)
 PROGRESS = {"step": 0, "seconds": 0.5, "last_validated": 0}
@@ -164,6 +165,19 @@ def test_full_disk_names_path_and_bytes(small_disk: Callable[[str], Path]) -> No
     assert "step-00000002" in str(failure.value)
     assert contents(run.path) == before
     assert run.latest() == run.checkpoints()[0]
+
+
+def test_metrics_on_a_full_disk_name_path_and_bytes(small_disk: Callable[[str], Path]) -> None:
+    folder = small_disk("64k")
+    log = MetricsLog(folder, tensorboard=False, step=0, last_validated=0)
+    log.write("train", 1, loss=2.0)
+    (folder / "ballast").write_bytes(bytes(60 << 10))  # all but the page that the metrics lie in
+    with pytest.raises(RunError, match=r"metrics.jsonl: writing \d,\d{3} bytes failed: No space left on device"):
+        log.write("train", 2, **{f"value{i}": 1.0 for i in range(300)})
+    (folder / "ballast").unlink()
+    MetricsLog(folder, tensorboard=False, step=1, last_validated=1).write("train", 2, loss=1.5)
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [(record["step"], record["loss"]) for record in records] == [(1, 2.0), (2, 1.5)]
 
 
 @pytest.mark.slow

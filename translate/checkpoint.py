@@ -315,6 +315,16 @@ def write_file(path: Path, content: bytes) -> None:
         raise RunError(f"{path}: writing {len(content):,} bytes failed: {error.strerror}.") from error
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file; a disk that fills up may leave half of it."""
+    content = f"{line}\n".encode()
+    try:
+        with path.open("ab") as file:
+            file.write(content)
+    except OSError as error:
+        raise RunError(f"{path}: writing {len(content):,} bytes failed: {error.strerror}.") from error
+
+
 def _write_synced(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)

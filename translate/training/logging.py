@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from translate.checkpoint import write_file
+from translate.checkpoint import append_line, write_file
 
 
 class MetricsLog:
@@ -43,8 +43,7 @@ class MetricsLog:
     def write(self, kind: str, step: int, **values: float | None) -> None:
         """Add a record; what is not a finite number is null, because JSON has no other word for it."""
         values = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        append_line(self.path, json.dumps({"kind": kind, "step": step, **values}))
         if self.writer is not None:
             for name, value in values.items():
                 if value is not None:

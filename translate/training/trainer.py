@@ -376,7 +376,7 @@ class Trainer:
         ]
         folder = self.run.path / "samples"
         folder.mkdir(exist_ok=True)
-        (folder / f"step-{self.progress.step:08d}.txt").write_text("\n".join(rows), encoding="utf-8")
+        write_file(folder / f"step-{self.progress.step:08d}.txt", "\n".join(rows).encode())
         self.reporter.say(rows[0].rstrip("\n"))
         if self.config.logging.pictures:
             from translate.training.samples import draw_samples  # matplotlib takes a second to load
