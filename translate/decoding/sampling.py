@@ -11,13 +11,12 @@ from torch import Tensor
 
 from translate.config import SearchConfig
 from translate.decoding.ensemble import AnySource, Ensemble
-from translate.decoding.hypotheses import Coverage, History, Hypothesis, advance, normalise, start, start_totals
+from translate.decoding.hypotheses import Hypothesis
 from translate.decoding.rules import Rules
+from translate.decoding.walk import walk
 from translate.models.seq2seq import Seq2Seq
-from translate.text.tokenizer import BOS, EOS
 
 
-@torch.inference_mode()
 def sample(
     model: Seq2Seq | Ensemble,
     source: AnySource,
@@ -31,38 +30,15 @@ def sample(
 
     Log probabilities and scores are the model's own, whatever temperature and limits the draw had.
     """
-    rules = rules or Rules(source, search)
-    source = source.for_steps()
-    assert rules.required is None, "required words cannot be drawn"
-    device, num_sentences = source.tokens.device, source.tokens.size(0)
-    units = torch.arange(num_sentences * num_draws, device=device)  # each draw is a unit of its own
+    num_sentences = source.tokens.size(0)
     keys = draw_keys(search.seed, np.repeat(np.asarray(lines), num_draws), np.tile(np.arange(num_draws), num_sentences))
-    whole = source if num_draws == 1 else source.select(units // num_draws)
-    totals = start_totals(whole)  # (N,), N = B · num_draws at first
-    parents, tokens = units, torch.full_like(units, BOS)
-    past = tokens.new_zeros(len(tokens), 0) if rules.needs_past else None
-    state, history, coverage, length, rows = start(model, whole), History(), Coverage(whole, search), 0, whole
-    while len(units):
-        length += 1
-        log_probs, state, weights = advance(model, tokens, state, rows)
-        rules.apply(log_probs, units // num_draws, length, past)
-        history.record(tokens, parents, totals, weights if attention else None)
-        coverage.look(weights)
-        numbers = torch.from_numpy(uniform(keys[units.cpu().numpy()], length)).to(device)  # (N,)
+
+    def drawn(log_probs: Tensor, units: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        numbers = torch.from_numpy(uniform(keys[units.cpu().numpy()], length)).to(log_probs.device)  # (N,)
         tokens = draw(log_probs, numbers, search)  # (N,)
-        totals = totals + log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
-        ends = (tokens == EOS).nonzero().squeeze(1)
-        if len(ends):
-            scores = normalise(totals[ends], length, search) + coverage.penalty(ends, units[ends])
-            history.end(units[ends], ends, totals[ends], scores)
-        parents = (tokens != EOS).nonzero().squeeze(1)
-        if past is not None:
-            past = torch.cat([past, tokens.unsqueeze(1)], dim=1)[parents]
-        if len(parents) < len(units):
-            tokens, totals, units = tokens[parents], totals[parents], units[parents]
-            state, rows = state.select(parents), rows.select(parents)
-            coverage.select(parents)
-    found = [only for (only,) in history.best(1, whole.valid)]
+        return log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1), tokens
+
+    found = walk(model, source, search, rules, attention, drawn, copies=num_draws)
     return [found[i * num_draws : (i + 1) * num_draws] for i in range(num_sentences)]
 
 
