@@ -10,7 +10,22 @@ from typing import Any
 
 import typer
 
-from translate.cli import aer, align, compare, data, doctor, evaluate, info, init, interactive, score, text, train, zoo
+from translate.cli import (
+    aer,
+    align,
+    compare,
+    data,
+    doctor,
+    evaluate,
+    head,
+    info,
+    init,
+    interactive,
+    score,
+    text,
+    train,
+    zoo,
+)
 from translate.errors import Stopped, UserError
 from translate.process import settle
 
@@ -21,7 +36,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (init, train, evaluate, compare, text, interactive, align, aer, score, info, zoo, doctor):
+for module in (init, train, evaluate, compare, text, interactive, align, head, aer, score, info, zoo, doctor):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(data.app, name="data")
 
