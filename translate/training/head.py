@@ -164,7 +164,7 @@ class HeadTrainer:
         self.step = 0
         self.begin = time.monotonic()
         self.best: tuple[float, Heads, Validation] | None = None
-        self.words = 0
+        self.tokens = 0
 
     def fit(self) -> Validation:
         """Train all rounds, or until a signal comes; `heads` are then the best ones."""
@@ -221,7 +221,7 @@ class HeadTrainer:
                 f"The heads' loss is {value} after {self.step} updates. Try a smaller --learning-rate."
             )
         optimizer.step()
-        self.words += sum(map(sum, batch.sizes))
+        self.tokens += batch.there.batch.num_tokens + batch.back.batch.num_tokens
         return value
 
     def _loss(self, batch: HeadBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,7 +289,7 @@ class HeadTrainer:
         share = self.step / (self.settings.steps * self.settings.rounds)
         if self.settings.minutes is not None:
             share = max(share, seconds / (60 * self.settings.minutes))
-        self.reporter.advance(self.step, losses[-1], self.words / seconds, seconds / share - seconds)
+        self.reporter.advance(self.step, losses[-1], self.tokens / seconds, seconds / share - seconds)
 
     def _ends(self) -> bool:
         out_of_time = self.settings.minutes is not None and self._seconds() >= 60 * self.settings.minutes
@@ -341,7 +341,7 @@ def train_heads(
         links = None if files.links is None else _read_links(files.links, text.lines)
         if links is not None:  # they number words between spaces
             settings = replace(settings, align=replace(settings.align, source_spans=False, target_spans=False))
-        max_length = config.data.max_length
+        max_length = config.data.max_length or forward.search.max_source
         pairs = HeadPairs(forward, backward, text, settings.align, max_length, links)
         if len(pairs) < FEWEST_PAIRS:
             raise DataError(
@@ -350,10 +350,7 @@ def train_heads(
             )
         mixed = np.random.Generator(np.random.PCG64([settings.seed, len(pairs)])).permutation(len(pairs))
         num_held_out = min(MOST_HELD_OUT, len(pairs) // 10)
-        held_out, train = (
-            HeadPairs(forward, backward, pairs.text.part(rows), settings.align, 0, links)
-            for rows in (mixed[:num_held_out], mixed[num_held_out:])
-        )
+        held_out, train = pairs.part(mixed[:num_held_out]), pairs.part(mixed[num_held_out:])
         reporter.say(f"{len(train):,} pairs to learn from, {len(held_out):,} held out, {pairs.left_out:,} left out.")
         if links is None:
             settings = _with_shift(forward, backward, held_out, settings, shift, reporter)

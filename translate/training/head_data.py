@@ -5,6 +5,7 @@ Letters beside those of `translate/models`: **I** source words, **J** target wor
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,16 @@ class HeadPairs:
 
     def __len__(self) -> int:
         return len(self.text.lines)
+
+    def part(self, rows: Rows) -> HeadPairs:
+        """Some of the pairs."""
+        some = copy.copy(self)
+        some.text = self.text.part(rows)
+        some.there, some.back = (
+            PairDataset.from_pairs([(src.tolist(), tgt.tolist()) for src, tgt in map(pairs.__getitem__, rows.tolist())])
+            for pairs in (self.there, self.back)
+        )
+        return some
 
     def batch(self, rows: Rows, device: torch.device) -> HeadBatch:
         """The pairs of these rows."""
