@@ -360,8 +360,8 @@ def render(outcomes: Mapping[str, Outcome], full: Mapping[str, tuple[int, Scores
         "# Alignments compared\n",
         f"{len(corpus.gold)} gold sentences, {corpus.source}–{corpus.target}. Cells are AER, and in brackets precision "
         f"and recall, in per cent, over all sentences. `there` is {corpus.source} → {corpus.target}. Shifts are "
-        f"chosen by agreement on validation data, never on gold. The last columns choose on the first {cut} gold sentences and "
-        f"report the AER on the other {len(corpus.gold) - cut}.\n",
+        f"chosen by agreement on validation data, never on gold. The last columns choose on the first {cut} gold "
+        f"sentences and report the AER on the other {len(corpus.gold) - cut}.\n",
     ]
     if outcomes:
         parts.append(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from translate.training.head_data import HeadPairs, HeadText, read_text
 from translate.training.logging import Reporter
 from translate.training.signals import StopSignals
 
-NUM_WORDS = 12
+LETTERS = "cdefghijklmn"  # the last ones of words, which tell them apart
 SIZES = {"embedding.width": 14, "encoder.width": 6, "attention.width": 10, "decoder.width": 16}
 
 
@@ -42,21 +42,21 @@ def make_text(count: int, seed: int) -> tuple[HeadText, list[list[Link]]]:
     generator = np.random.default_rng(seed)
     sources, targets, links = [], [], []
     for _ in range(count):
-        words = generator.integers(0, NUM_WORDS, int(generator.integers(2, 6)))
+        words = generator.permutation(list(LETTERS))[: generator.integers(2, 6)]
         order = generator.permutation(len(words))
         sources.append(" ".join(f"ab{word}" for word in words))
-        targets.append(" ".join(f"cd{words[place]}" for place in order))
+        targets.append(" ".join(f"ob{words[place]}" for place in order))
         links.append([Link(int(place), j) for j, place in enumerate(order)])
     return HeadText(sources, targets, [*range(1, count + 1)]), links
 
 
-@pytest.fixture(scope="module")
-def runs() -> tuple[Translator, Translator]:
+def make_runs(kind: Literal["bpe", "word"], vocabularies: tuple[int, int, int, int]) -> tuple[Translator, Translator]:
     """Two models that have learnt nothing, the second back and with pieces of its own."""
     text, _ = make_text(200, seed=1)
     tokenizers = []
-    for lines, vocabulary in ((text.sources, 24), (text.targets, 22), (text.targets, 28), (text.sources, 19)):
-        settings = TokenizerConfig(kind="bpe", vocabulary=vocabulary, byte_fallback=False)
+    sides = (text.sources, text.targets, text.targets, text.sources)
+    for lines, vocabulary in zip(sides, vocabularies, strict=True):
+        settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, byte_fallback=False)
         tokenizers.append(Tokenizer(train_tokenizer(lines, settings, 1, lambda _: None)))
     torch.manual_seed(3)
     tree: dict[str, dict[str, object]] = {"embedding": {"tied": "none"}}
@@ -69,6 +69,11 @@ def runs() -> tuple[Translator, Translator]:
         model = Seq2Seq(config, source.size, target.size, 50).eval()
         found.append(Translator(model, source, target, SearchConfig()))
     return found[0], found[1]
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Translator, Translator]:
+    return make_runs("bpe", (24, 22, 28, 19))
 
 
 def trainer_of(
@@ -169,13 +174,13 @@ def test_the_links_taught_are_those_that_align_gives(runs: tuple[Translator, Tra
 
 
 def test_what_is_empty_or_too_long_is_left_out(runs: tuple[Translator, Translator]) -> None:
-    text = HeadText(["ab1", "", "ab1 " * 40, "ab2"], ["cd1", "cd1", "cd1", "cd2"], [1, 2, 3, 4])
+    text = HeadText(["abc", "", "abc " * 40, "abd"], ["obc", "obc", "obc", "obd"], [1, 2, 3, 4])
     pairs = HeadPairs(*runs, text, AlignSettings(), 20)
     assert (pairs.text.lines, pairs.left_out) == ([1, 4], 2)
 
 
 def test_links_to_words_that_are_not_there_are_refused(runs: tuple[Translator, Translator]) -> None:
-    text = HeadText(["ab1 ab2"], ["cd1"], [7])
+    text = HeadText(["abc abd"], ["obc"], [7])
     pairs = HeadPairs(*runs, text, AlignSettings(), 0, {7: [Link(0, 1)]})
     with pytest.raises(DataError, match=r"line 7: 0-1 links words that are not there.*2 source and 1 target"):
         pairs.batch(np.arange(1), torch.device("cpu"))
@@ -185,9 +190,10 @@ def test_links_to_words_that_are_not_there_are_refused(runs: tuple[Translator, T
 
 
 @pytest.mark.slow
-def test_heads_are_better_than_the_links_they_were_taught(runs: tuple[Translator, Translator], tmp_path: Path) -> None:
-    """Three links in ten are wrong; what words mean shows through all the same."""
-    text, links = make_text(400, seed=5)
+def test_heads_are_better_than_the_links_they_were_taught() -> None:
+    """Three links in ten are drawn; what words mean shows through all the same."""
+    runs = make_runs("word", (20, 20, 20, 20))
+    text, links = make_text(2000, seed=5)
     generator = np.random.default_rng(6)
     noisy = []
     for source, some in zip(text.sources, links, strict=True):
@@ -197,30 +203,25 @@ def test_heads_are_better_than_the_links_they_were_taught(runs: tuple[Translator
     test, gold_links = make_text(60, seed=7)
     gold = [Gold(frozenset(some), frozenset(some)) for some in gold_links]
     told = score(noisy, [Gold(frozenset(some), frozenset(some)) for some in links]).aer
-    settings = HeadSettings(width=24, steps=150, valid_every=50, batch_tokens=600, learning_rate=0.01)
+    settings = HeadSettings(width=24, steps=150, valid_every=50, batch_tokens=500, learning_rate=0.01)
     given = dict(zip(text.lines, noisy, strict=True))
     pairs = HeadPairs(*runs, text, settings.align, 0, given)
-    held_out, train = pairs.part(np.arange(40)), pairs.part(np.arange(40, 400))
-    attention = score([one.links for one in align(runs[0], test.sources, test.targets)], gold).aer
-    found = {}
-    for weight in (settings.agreement, 0.0):
-        trainer = trainer_of(runs, train, held_out, replace(settings, agreement=weight))
-        validation = trainer.fit()
-        forward, backward = (Translator(one.model, one.source, one.target, one.search) for one in runs)
-        forward.head, backward.head = trainer.heads.there, trainer.heads.back
-        aligned = align(forward, test.sources, test.targets)
-        found[weight] = score([one.links for one in aligned], gold).aer
-        if weight:
-            assert validation.agreement > 0.7
-            both = align_both(
-                forward, backward, test.sources, translations_of(forward, test.sources, test.targets), test.targets,
-                "intersect",
-            )  # fmt: skip
-            assert score([one.links for one in both], gold).precision > 1 - told
+    held_out, train = pairs.part(np.arange(100)), pairs.part(np.arange(100, 2000))
+    trainer = trainer_of(runs, train, held_out, settings)
+    validation = trainer.fit()
+    forward, backward = (Translator(one.model, one.source, one.target, one.search) for one in runs)
+    given_translations = translations_of(forward, test.sources, test.targets)
+    attention = score([one.links for one in align(forward, test.sources, test.targets)], gold).aer
+    forward.head, backward.head = trainer.heads.there, trainer.heads.back
+    by_head = score([one.links for one in align(forward, test.sources, test.targets)], gold).aer
+    translations = translations_of(forward, test.sources, test.targets)
+    assert not np.allclose(translations[0].attention, given_translations[0].attention, atol=0.05)
+    both = align_both(forward, backward, test.sources, translations, test.targets, "intersect")
     assert attention > 0.5, "models that know nothing align nothing"
     assert 0.15 < told < 0.35
-    assert found[settings.agreement] < told / 2
-    assert found[0.0] < told
+    assert by_head < told / 2
+    assert score([one.links for one in both], gold).precision > 1 - told / 2
+    assert validation.agreement > 0.7
 
 
 def test_a_second_round_learns_from_the_first(runs: tuple[Translator, Translator]) -> None:
@@ -233,6 +234,9 @@ def test_a_second_round_learns_from_the_first(runs: tuple[Translator, Translator
     assert trainer.teacher is not None
     batch = pairs.batch(np.arange(30), torch.device("cpu"))
     inputs = trainer._inputs(batch)
+    torch.manual_seed(1)
+    for parameter in trainer.teacher.parameters():  # so short a round changes no link
+        torch.nn.init.normal_(parameter)
     second = trainer._targets(batch, inputs)[0]
     trainer.teacher = None
     assert not torch.equal(second, trainer._targets(batch, inputs)[0])
