@@ -100,7 +100,7 @@ class Comparison:
     def go(self, only: Sequence[str]) -> int:
         """Train what is not known yet; 1 if a member failed."""
         for name in only:
-            load_config(self.config, self.settings_of(name))  # a recipe that lacks an ingredient is told before training
+            load_config(self.config, self.settings_of(name))  # what the recipe cannot do is told first
         self._around()
         self.work.mkdir(parents=True, exist_ok=True)
         outcomes: dict[str, Outcome] = {}
@@ -135,7 +135,8 @@ class Comparison:
             return row
         if row is not None or self._is_other(path, name):
             raise UserError(
-                f"{path} was made with other settings. Give another --work, or remove it: rm -r {shlex.quote(str(path))}"
+                f"{path} was made with other settings. "
+                f"Give another --work, or remove it: rm -r {shlex.quote(str(path))}"
             )
         return None
 
@@ -188,8 +189,8 @@ class Comparison:
         rows = [outcome for outcome in outcomes.values() if isinstance(outcome, Row)]
         base = outcomes.get(RECIPE)
         lines = [
-            f"`{self.config.name}`, validation BLEU (greedy, best of the run) after {self.minutes:g} minutes on one thread, "
-            f"{distinct(str(row.jobs) for row in rows)} at a time, one seed. {distinct(row.machine for row in rows)}; "
+            f"`{self.config.name}`, validation BLEU (greedy, best of the run) after {self.minutes:g} minutes on one "
+            f"thread, {distinct(str(row.jobs) for row in rows)} at a time, one seed. {distinct(row.machine for row in rows)}; "
             f"{distinct(row.date for row in rows)}; commit {distinct(row.commit for row in rows)}.",
             "",
             "| taken out or changed | BLEU | | chrF | updates | tokens/s |",
@@ -218,7 +219,7 @@ class Comparison:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the members, or those that are named."""
-    parser = argparse.ArgumentParser(description="Take each ingredient out of a recipe once, and write what that costs.")
+    parser = argparse.ArgumentParser(description="Take each ingredient out of a recipe once.")
     parser.add_argument("folder", type=Path, help="the recipe's corpus")
     parser.add_argument("--config", type=Path, default=ROOT / "configs" / "multi30k-en-de.toml", help="the recipe")
     parser.add_argument("--minutes", type=float, default=15.0, help="of training, each (%(default)g)")

@@ -11,31 +11,26 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import shlex
 import signal
 import statistics
-import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
+from comparing import ROOT, Commands, Failure, at_least_one, commit_now, distinct, machine, make_all, plain
+
 from translate.checkpoint import Run, write_file
 from translate.cli.zoo import zoo
 from translate.config import load_config
 from translate.errors import RunError, UserError
 
-ROOT = Path(__file__).resolve().parent.parent
 CONFIG = ROOT / "configs" / "demo.toml"
 TEST = ROOT / "data" / "demo"
-PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on
 
 ENCODER_WIDTH = 128
 # What all members share, beside the schedule below: one thread, a short update, no more output than is read.
@@ -129,10 +124,6 @@ BEGIN, END = "<!-- text -->", "<!-- end of text -->"
 NO_TEXT = "\n*To be written once the table is complete.*\n"
 
 
-class MemberFailed(Exception):
-    """A command of a member went wrong; the message is the last it said."""
-
-
 @dataclass(frozen=True)
 class Row:
     """What is known of one member: WORK/NAME/zoo.json."""
@@ -155,13 +146,6 @@ class Row:
     machine: str
     jobs: int
     day: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A member that has no numbers, and why."""
-
-    reason: str
 
 
 Outcome = Row | Failure
@@ -249,61 +233,6 @@ def preserved_text(page: Path) -> str:
 # -- training and measuring -------------------------------------------------------------------------------------------
 
 
-class Commands:
-    """Runs `python -m translate`; a stop reaches every process that is under way, once."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.running: set[subprocess.Popen[str]] = set()
-        self.stopped = False
-
-    def run(self, log: Path, *arguments: str | Path) -> str:
-        """What the command wrote to stdout; all else it said is in the log."""
-        command = [sys.executable, "-m", "translate", *map(str, arguments)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-        with log.open("ab") as file:
-            file.write(f"$ {shlex.join(['translate', *command[3:]])}\n".encode())
-            file.flush()
-            before = file.tell()
-            with self.lock:
-                if self.stopped:
-                    raise MemberFailed("stopped")
-                # A session of its own: Ctrl-C would reach it a second time, and the second means to leave unsaved.
-                process = subprocess.Popen(
-                    command,
-                    cwd=ROOT,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=file,
-                    encoding="utf-8",
-                    start_new_session=True,
-                )
-                self.running.add(process)
-            output, _ = process.communicate()
-            with self.lock:
-                self.running.discard(process)
-            said = log.read_bytes()[before:].decode(errors="replace")
-            file.write(output.encode())
-        if process.returncode:
-            raise MemberFailed(last_word(said) or f"`translate {arguments[0]}` ended with {process.returncode}")
-        return output
-
-    def stop(self) -> None:
-        """End what is running, which saves where it stands, and start nothing more."""
-        with self.lock:
-            self.stopped = True
-            for process in self.running:
-                process.terminate()
-
-
-def last_word(said: str) -> str:
-    """The error in what a command said: the message for a user, or the last line of a traceback."""
-    lines = [line.strip() for line in said.split("\n") if line.strip()]
-    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return (errors or lines or [""])[-1]
-
-
 def make_row(name: str, steps: int, jobs: int, work: Path, commands: Commands) -> Row:
     """Train a member, or go on with it, measure it, and keep its row."""
     run, log, settings = work / name, work / f"{name}.log", settings_of(name, steps)
@@ -365,33 +294,6 @@ def publish_heatmap(drawn: Path, published: Path) -> None:
     palette.save(published, optimize=True)
 
 
-def commit_now() -> str:
-    """The commit of the code that runs, and whether it is all of it."""
-
-    def git(*arguments: str | Path) -> str:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--", *PARTS)
-        return git("rev-parse", "--short", "HEAD") + (" with changes not committed" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-@cache
-def machine() -> str:
-    """Processor, cores and torch."""
-    import torch
-
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n")
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{models[0] if models else platform.machine()}, {cores} cores, torch {torch.__version__}"
-
-
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 COLUMNS = ("member", "BLEU", "BLEU, over 12 words", "BLEU at a third", "AER", "parameters", "tokens/s", "minutes")
@@ -413,9 +315,9 @@ def render(outcomes: Mapping[str, Outcome], text: str, steps: int, jobs: int) ->
 
 
 def _head(rows: Sequence[Row], steps: int, jobs: int) -> str:
-    long = _distinct(str(row.num_long) for row in rows)
-    together = _distinct(str(row.jobs) for row in rows)
-    signature = _distinct(row.signature for row in rows)
+    long = distinct(str(row.num_long) for row in rows)
+    together = distinct(str(row.jobs) for row in rows)
+    signature = distinct(row.signature for row in rows)
     shared = shlex.join([*COMMON, *schedule(steps)])
     return f"""# The zoo compared
 
@@ -429,9 +331,9 @@ their last column says and nothing else. The tables and the pictures are what th
 
 | | |
 |---|---|
-| date | {_distinct(row.day for row in rows)} |
-| machine | {_distinct(row.machine for row in rows)} |
-| commit | {_distinct(row.commit for row in rows)} |
+| date | {distinct(row.day for row in rows)} |
+| machine | {distinct(row.machine for row in rows)} |
+| commit | {distinct(row.commit for row in rows)} |
 | for all members | `{shared}` |
 
 - **BLEU** is on the test set, with that of three checkpoints which is best on validation; `{signature}`.
@@ -451,7 +353,7 @@ def _table(group: str, outcomes: Mapping[str, Outcome]) -> str:
         if isinstance(outcome, Row):
             cells = _cells(name, outcome)
         else:
-            cells = [name, f"failed: {_plain(outcome.reason)}", *[""] * (len(COLUMNS) - 2)]
+            cells = [name, f"failed: {plain(outcome.reason)}", *[""] * (len(COLUMNS) - 2)]
         changes = "<br>".join(f"`{override}`" for override in MEMBERS[name]) or "none"
         lines.append(f"| {' | '.join(cells)} | {changes} |")
     return "\n".join(lines) + "\n"
@@ -490,16 +392,6 @@ def _heatmaps(names: Sequence[str]) -> str:
 @cache
 def _line_of_test(language: str) -> str:
     return (TEST / f"test.{language}").read_text(encoding="utf-8").split("\n")[SENTENCE - 1]
-
-
-def _distinct(values: Iterable[str]) -> str:
-    """The value where there is one, all of them where rows of several calls stand together."""
-    return "; ".join(sorted(set(values))) or "none yet"
-
-
-def _plain(reason: str) -> str:
-    """A message as one cell of a table."""
-    return reason.replace("|", "\\|").replace("<", "&lt;")[:200]
 
 
 # -- the whole --------------------------------------------------------------------------------------------------------
@@ -549,24 +441,15 @@ class Comparison:
             )
 
     def _train(self, todo: Sequence[str], outcomes: dict[str, Outcome]) -> None:
-        commands = Commands()
-        with ThreadPoolExecutor(self.jobs) as pool:
-            try:
-                futures = {
-                    pool.submit(make_row, name, self.steps, self.jobs, self.work, commands): name for name in todo
-                }
-                for future in as_completed(futures):
-                    try:
-                        outcome: Outcome = future.result()
-                    except MemberFailed as error:
-                        outcome = Failure(str(error))
-                    self._add(outcomes, futures[future], outcome)
-                    self._write(outcomes)
-                    print(_told(futures[future], outcome), flush=True)
-            except BaseException:
-                commands.stop()
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+        def make(name: str, commands: Commands) -> Row:
+            return make_row(name, self.steps, self.jobs, self.work, commands)
+
+        def done(name: str, outcome: Outcome) -> None:
+            self._add(outcomes, name, outcome)
+            self._write(outcomes)
+            print(_told(name, outcome), flush=True)
+
+        make_all(todo, self.jobs, make, done)
 
     def _add(self, outcomes: dict[str, Outcome], name: str, outcome: Outcome) -> None:
         outcomes[name] = outcome
@@ -585,14 +468,6 @@ def _told(name: str, outcome: Outcome) -> str:
         return f"{name}: failed: {outcome.reason}"
     aer = "" if outcome.aer is None else f", AER {outcome.aer:.3f}"
     return f"{name}: BLEU {outcome.bleu:.1f}{aer}, {outcome.minutes:.1f} minutes"
-
-
-def at_least_one(text: str) -> int:
-    """A positive whole number of the command line."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -148,6 +148,16 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory, translate: Translate) -> 
     return folder / "run"
 
 
+@pytest.fixture(scope="session")
+def back_run(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path, translate: Translate) -> Path:
+    """A run on the same corpus that translates back; tests must not change it."""
+    run = tmp_path_factory.mktemp("back") / "run"
+    turned = ("data.source_lang=fr", "data.target_lang=en", "train.steps=20")
+    done = translate("train", tiny_run.parent / "tiny.toml", *turned, "--no-test", "--run", run)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
 @pytest.fixture
 def own_run(tiny_run: Path, tmp_path: Path) -> Path:
     """A copy of the tiny run that the test may damage."""

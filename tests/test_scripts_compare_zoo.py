@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import compare_zoo as script  # noqa: E402
+import comparing  # noqa: E402
 
 STEPS = 30
 
@@ -173,10 +174,10 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
     def call(*arguments: str, failing: str = "", steps: int = STEPS) -> tuple[int, list[str]]:
         trained = []
 
-        def make_row(name: str, steps: int, jobs: int, work: Path, commands: script.Commands) -> script.Row:
+        def make_row(name: str, steps: int, jobs: int, work: Path, commands: comparing.Commands) -> script.Row:
             trained.append(name)
             if name == failing:
-                raise script.MemberFailed("no | room")
+                raise comparing.MemberFailed("no | room")
             return finish(work, name)
 
         monkeypatch.setattr(script, "make_row", make_row)
@@ -229,7 +230,7 @@ def test_an_unknown_member_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_rows_stand_in_their_groups_the_baseline_first() -> None:
-    outcomes = {"plain": row_of("plain", aer=None), "dot": script.Failure("a <b>"), "bahdanau": row_of("bahdanau")}
+    outcomes = {"plain": row_of("plain", aer=None), "dot": comparing.Failure("a <b>"), "bahdanau": row_of("bahdanau")}
     page = script.render(outcomes, "\n", STEPS, 2)
     groups = [line.removeprefix("### ") for line in page.split("\n") if line.startswith("### ")]
     assert groups == ["Baseline", "Decoders", "Scores"]
@@ -311,7 +312,7 @@ def test_the_sentence_is_worth_drawing() -> None:
     ],
 )
 def test_the_reason_of_a_failure(said: str, word: str) -> None:
-    assert script.last_word(said) == word
+    assert comparing.last_word(said) == word
 
 
 def test_metrics(tmp_path: Path) -> None:
@@ -329,21 +330,21 @@ def test_metrics(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     log = tmp_path / "member.log"
-    with pytest.raises(script.MemberFailed, match=r"^none: no such run\."):
-        script.Commands().run(log, "info", "none")
+    with pytest.raises(comparing.MemberFailed, match=r"^none: no such run\."):
+        comparing.Commands().run(log, "info", "none")
     assert log.read_text().startswith("$ translate info none\nError: none: no such run.")
 
 
 def test_nothing_starts_after_a_stop(tmp_path: Path) -> None:
-    commands = script.Commands()
+    commands = comparing.Commands()
     commands.stop()
-    with pytest.raises(script.MemberFailed, match="stopped"):
+    with pytest.raises(comparing.MemberFailed, match="stopped"):
         commands.run(tmp_path / "member.log", "info", "none")
 
 
 @pytest.mark.slow
 def test_a_run_is_measured_by_the_real_commands(own_run: Path, tmp_path: Path) -> None:
-    measured = script.measure(own_run, tmp_path / "run.log", 10, script.Commands())
+    measured = script.measure(own_run, tmp_path / "run.log", 10, comparing.Commands())
     row = row_of("dot", **measured)
     assert 0 <= row.bleu <= 100
     assert row.num_long == 177

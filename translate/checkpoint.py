@@ -24,16 +24,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from translate.config import Config, check_config, dump_config
 from translate.errors import ConfigError, RunError
+from translate.models.alignment_head import AlignmentHead, HeadSizes
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import Tokenizer
 
 MANIFEST = "MANIFEST.json"
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+HEAD, HEAD_NOTE = "head.safetensors", "head.json"
 TEMPORARY = ".tmp-"
+OLD = f"{TEMPORARY}old-"  # what a new one has not yet replaced
 NAME = re.compile(r"(step|average)-[0-9]+")  # of a checkpoint
 
 
@@ -53,19 +56,11 @@ class Checkpoint:
 
     def damage(self) -> str | None:
         """What is wrong with it, or None."""
-        try:
-            digests = json.loads((self.path / MANIFEST).read_text())["sha256"]
-            if set(digests) != {MODEL, OPTIMIZER, STATE}:
-                return f"{MANIFEST} does not name {MODEL}, {OPTIMIZER} and {STATE}"
-            for name, digest in digests.items():
-                content = (self.path / name).read_bytes()
-                if hashlib.sha256(content).hexdigest() != digest:
-                    return f"{name} does not match its SHA-256 in {MANIFEST}"
-        except FileNotFoundError as error:
-            return f"{Path(error.filename).name} is missing"
-        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-            return f"{MANIFEST} is not readable: {error}"
-        return None
+        return damage_of(self.path, {MODEL, OPTIMIZER, STATE})
+
+    def digest(self) -> str:
+        """The SHA-256 of its weights, by its manifest."""
+        return str(json.loads((self.path / MANIFEST).read_text())["sha256"][MODEL])
 
     def weights(self) -> dict[str, Tensor]:
         return read_tensors(self.path / MODEL)
@@ -151,12 +146,12 @@ class Run:
             yield
 
     def _put_back(self) -> None:
-        """A process killed between the two renames of `save` left the old checkpoint aside and no new one."""
-        prefix = f"{TEMPORARY}old-"
-        for aside in self.checkpoints_path.glob(f"{prefix}*"):
-            place = self.checkpoints_path / aside.name.removeprefix(prefix)
-            if not place.exists():
-                aside.rename(place)
+        """A process killed between the two renames of `write_sealed` left the old directory aside and no new one."""
+        for folder in (self.checkpoints_path, self.path):
+            for aside in folder.glob(f"{OLD}*"):
+                place = folder / aside.name.removeprefix(OLD)
+                if not place.exists():
+                    aside.rename(place)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -196,37 +191,13 @@ class Run:
         state: Mapping[str, Any],
     ) -> Checkpoint:
         """Write a checkpoint, all of it or nothing, and read it back before anything else relies on it."""
-        final = self.checkpoints_path / name
-        temporary = self.checkpoints_path / f"{TEMPORARY}{name}"
         contents = {
             MODEL: save_tensors(dict(weights)),
             OPTIMIZER: save_tensors(dict(optimizer)),
             STATE: json.dumps(state, indent=1, sort_keys=True).encode(),
         }
-        digests = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
-        contents[MANIFEST] = json.dumps({"format": 1, "sha256": digests}, indent=1).encode()
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            temporary.mkdir(parents=True)
-            for file, content in contents.items():
-                _write_synced(temporary / file, content)
-            damage = Checkpoint(temporary).damage()
-            if damage is not None:
-                raise RunError(f"{temporary}: what was written reads back differently: {damage}. Check the disk.")
-            _sync_directory(temporary)
-            aside = self.checkpoints_path / f"{TEMPORARY}old-{name}"
-            if final.exists():  # moved, not removed, so that the moment without either is as short as can be
-                shutil.rmtree(aside, ignore_errors=True)
-                final.rename(aside)
-            temporary.rename(final)
-            shutil.rmtree(aside, ignore_errors=True)
-            _sync_directory(self.checkpoints_path)
-        except OSError as error:
-            needed = sum(map(len, contents.values()))
-            raise RunError(f"{final}: writing {needed:,} bytes failed: {error.strerror}.") from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return Checkpoint(final)
+        write_sealed(self.checkpoints_path / name, contents)
+        return Checkpoint(self.checkpoints_path / name)
 
     def point(self, pointer: str, checkpoint: Checkpoint) -> None:
         """Make `best` or `last` name a checkpoint."""
@@ -273,6 +244,98 @@ class Run:
         fill(model, weights)
         return model.eval()
 
+    # -- the alignment head -------------------------------------------------------------------------------------------
+
+    @property
+    def head_path(self) -> Path:
+        """Where the alignment head is."""
+        return self.path / "head"
+
+    def save_head(self, head: AlignmentHead, checkpoint: Checkpoint, note: Mapping[str, Any]) -> None:
+        """Write the alignment head that was trained on a checkpoint, and how, all of it or nothing."""
+        about = {**note, "width": head.width, "checkpoint": checkpoint.name, "model_sha256": checkpoint.digest()}
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in head.named_parameters()}
+        contents = {
+            HEAD: save_tensors(weights),
+            HEAD_NOTE: json.dumps(about, indent=1, sort_keys=True).encode(),
+        }
+        write_sealed(self.head_path, contents)
+
+    def load_head(self, model: Seq2Seq) -> AlignmentHead:
+        """The alignment head for the run's best model."""
+        path = self.head_path
+        again = f"`translate head {self.path} --reverse RUN2` trains one."
+        if not path.is_dir():
+            raise RunError(f"{self.path} has no alignment head. {again}")
+        damage = damage_of(path, {HEAD, HEAD_NOTE})
+        if damage is not None:
+            raise RunError(f"{path} is damaged ({damage}). {again}")
+        try:
+            about = json.loads((path / HEAD_NOTE).read_text())
+            width, digest = int(about["width"]), str(about["model_sha256"])
+            if width < 1:
+                raise ValueError(f"a width of {width}")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{path / HEAD_NOTE} is not one of ours: {error}. {again}") from None
+        if digest != self.best().digest():
+            raise RunError(f"{path} belongs to other weights than {self.path} has now. {again}")
+        weights = read_tensors(path / HEAD)
+        try:
+            with torch.device("meta"):
+                shapes = AlignmentHead(HeadSizes.of(model, width))
+        except (RuntimeError, TypeError, OverflowError) as error:
+            raise RunError(f"{path / HEAD_NOTE}: no head can be {width} wide: {error}. {again}") from None
+        check_fit(shapes, weights, where=str(path / HEAD))
+        head = AlignmentHead(HeadSizes.of(model, width))
+        fill(head, weights)
+        return head.to(next(model.parameters()).device).eval()
+
+
+def damage_of(path: Path, names: set[str]) -> str | None:
+    """What is wrong with a directory that must hold these files and a manifest of them, or None."""
+    try:
+        digests = json.loads((path / MANIFEST).read_text())["sha256"]
+        if set(digests) != names:
+            *most, last = sorted(names)
+            return f"{MANIFEST} does not name {', '.join(most)} and {last}"
+        for name, digest in digests.items():
+            content = (path / name).read_bytes()
+            if hashlib.sha256(content).hexdigest() != digest:
+                return f"{name} does not match its SHA-256 in {MANIFEST}"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        return f"{MANIFEST} is not readable: {error}"
+    return None
+
+
+def write_sealed(final: Path, files: Mapping[str, bytes]) -> None:
+    """Write a directory of files with their manifest, all of it or nothing, in the place of the one before."""
+    folder, name = final.parent, final.name
+    temporary, aside = folder / f"{TEMPORARY}{name}", folder / f"{OLD}{name}"
+    digests = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
+    contents = {**files, MANIFEST: json.dumps({"format": 1, "sha256": digests}, indent=1).encode()}
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        temporary.mkdir(parents=True)
+        for file, content in contents.items():
+            _write_synced(temporary / file, content)
+        damage = damage_of(temporary, set(files))
+        if damage is not None:
+            raise RunError(f"{temporary}: what was written reads back differently: {damage}. Check the disk.")
+        _sync_directory(temporary)
+        if final.exists():  # moved, not removed, so that the moment without either is as short as can be
+            shutil.rmtree(aside, ignore_errors=True)
+            final.rename(aside)
+        temporary.rename(final)
+        shutil.rmtree(aside, ignore_errors=True)
+        _sync_directory(folder)
+    except OSError as error:
+        needed = sum(map(len, contents.values()))
+        raise RunError(f"{final}: writing {needed:,} bytes failed: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; anything else, a pickle above all, is refused."""
@@ -284,7 +347,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RunError(f"{path} is not a safetensors file: {error}. Pickles and .pt files are never read.") from None
 
 
-def check_fit(model: Seq2Seq, weights: Mapping[str, Tensor], where: str) -> None:
+def check_fit(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Refuse weights whose names or shapes are not the model's."""
     expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
@@ -297,7 +360,7 @@ def check_fit(model: Seq2Seq, weights: Mapping[str, Tensor], where: str) -> None
     )
 
 
-def fill(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
+def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into the model's parameters, wherever these are."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -16,16 +16,6 @@ from translate.alignment.formats import Link, read_alignments, read_pharaoh, rea
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def back_run(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path, translate: Any) -> Path:
-    """A run on the same corpus that translates back."""
-    run = tmp_path_factory.mktemp("back") / "run"
-    turned = ("data.source_lang=fr", "data.target_lang=en", "train.steps=20")
-    done = translate("train", tiny_run.parent / "tiny.toml", *turned, "--no-test", "--run", run)
-    assert done.returncode == 0, done.stderr
-    return run
-
-
 @pytest.fixture
 def given(tiny_run: Path) -> list[str | Path]:
     """Arguments that name both sides of the test set."""

@@ -575,6 +575,7 @@ def test_help_needs_no_torch(environment: dict[str, str], translate: Any) -> Non
         "text",
         "interactive",
         "align",
+        "head",
         "info",
         "zoo",
         "doctor",

@@ -165,6 +165,7 @@ ON_RUNS = {
     "interactive": (),
     "info": (),
     "align": ("--source", os.devnull),
+    "head": ("--reverse", "elsewhere"),
 }
 
 

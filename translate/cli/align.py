@@ -60,6 +60,9 @@ def command(
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
     target: Annotated[Path | None, typer.Option(help="Their translations; the run's own if left out.")] = None,
     reverse: Annotated[Path | None, typer.Option(help="A run that translates back: align by both.")] = None,
+    head: Annotated[
+        bool, typer.Option("--head", help="Align by the alignment head that `translate head` has trained.")
+    ] = False,
     symmetrize: Annotated[
         Symmetrize | None, typer.Option(help="How links of both runs are joined; grow-diag if left out.")
     ] = None,
@@ -107,7 +110,7 @@ def command(
         raise UserError(f"--lines {lines}: {source} has {len(sources)} lines.")
     reference = None if gold is None else _read_gold(gold, gold_base, len(sources))
     sources, targets = sources[numbers], targets[numbers] if targets is not None else None
-    aligner = _Aligner.load(run, reverse, beam, device, (symmetrize or Symmetrize.grow_diag).value)
+    aligner = _Aligner.load(run, reverse, beam, device, (symmetrize or Symmetrize.grow_diag).value, head)
     aligner.settings = _settings(run, extract, threshold, diagonal, units, level, gold is not None)
     aligner.shift(shift)
     first = (numbers.start or 0) + 1
@@ -134,7 +137,8 @@ class _Aligner:
     settings: AlignSettings
 
     @classmethod
-    def load(cls, run: Path, reverse: Path | None, beam: int | None, device: str, method: str) -> _Aligner:
+    def load(cls, run: Path, reverse: Path | None, beam: int | None, device: str, method: str, head: bool) -> _Aligner:
+        from translate.checkpoint import Run
         from translate.cli.options import load_translator
         from translate.decoding.aligner import AlignSettings, check_attention
 
@@ -142,9 +146,13 @@ class _Aligner:
         check_attention(forward)
         backward = None
         if reverse is not None:
-            _check_directions(run, reverse)
+            check_directions(run, reverse)
             backward = load_translator(reverse, beam, device)
             check_attention(backward)
+        if head:
+            forward.head = Run.open(run).load_head(forward.model)
+            if reverse is not None and backward is not None:
+                backward.head = Run.open(reverse).load_head(backward.model)
         return cls(run, forward, backward, method, AlignSettings())
 
     def shift(self, shift: str) -> None:
@@ -154,7 +162,7 @@ class _Aligner:
         from translate.decoding.aligner import choose_shift
         from translate.evaluation.evaluate import read_pairs, split_files
 
-        number = _shift(shift)
+        number = parse_shift(shift)
         if number is None:
             assert self.backward is not None
             pairs = read_pairs(*split_files(self.run, "valid"))
@@ -165,7 +173,7 @@ class _Aligner:
 
     def sentences(self, sources: list[str], targets: list[str] | None, first: int) -> Iterator[AlignedSentence]:
         """Align in pieces of bounded size; own translations that the run has kept are not made again."""
-        from translate.decoding.aligner import align_both, align_translations, translations_of
+        from translate.decoding.aligner import align_both, align_translations, by_head, translations_of
         from translate.evaluation.kept import MOST_LINES, translate_kept
 
         kept = None
@@ -175,7 +183,7 @@ class _Aligner:
             some, given = sources[begin : begin + CHUNK], None if targets is None else targets[begin : begin + CHUNK]
             line = first + begin
             if kept is not None:
-                found = kept[begin : begin + CHUNK]
+                found = by_head(self.forward, kept[begin : begin + CHUNK])
             else:
                 found = translations_of(self.forward, some, given, line)
             if self.backward is None:
@@ -209,7 +217,7 @@ def _check_level(level: Level, format: Format, reverse: Path | None) -> None:
         raise UserError(f"--level {level.value} does not go with --reverse: the runs may cut words differently.")
 
 
-def _check_directions(run: Path, reverse: Path) -> None:
+def check_directions(run: Path, reverse: Path) -> None:
     """Refuse a second run of the same direction; odd names of languages are only worth a warning."""
     import warnings
 
@@ -233,25 +241,31 @@ def _check_directions(run: Path, reverse: Path) -> None:
 def _settings(
     run: Path, extract: Extract, threshold: float, diagonal: float, units: Unit, level: Level, gold: bool
 ) -> AlignSettings:
-    import sys
-
     from translate.alignment.extract import Extraction
-    from translate.alignment.units import without_spaces
-    from translate.checkpoint import Run
     from translate.decoding.aligner import AlignSettings
 
-    languages = Run.open(run).config().data
-    spans = [units == Unit.characters] * 2
+    spans = (units == Unit.characters, units == Unit.characters)
     if units == Unit.auto and not gold:  # gold links number words between spaces
-        spans = [without_spaces(language) for language in (languages.source_lang, languages.target_lang)]
-        for language, unspaced in zip((languages.source_lang, languages.target_lang), spans, strict=True):
-            if unspaced:
-                print(f"{language} is linked by characters; --units words links words between spaces", file=sys.stderr)
+        spans = spans_of(run, "; --units words links words between spaces")
     extraction = Extraction(extract.value, threshold, 0, diagonal)
-    return AlignSettings(extraction, spans[0], spans[1], pieces=level != Level.words)
+    return AlignSettings(extraction, *spans, pieces=level != Level.words)
 
 
-def _shift(text: str) -> int | None:
+def spans_of(run: Path, otherwise: str = "") -> tuple[bool, bool]:
+    """Whether source and target are written without spaces, so that characters are linked; it is said."""
+    import sys
+
+    from translate.alignment.units import without_spaces
+    from translate.checkpoint import Run
+
+    data = Run.open(run).config().data
+    for language in (data.source_lang, data.target_lang):
+        if without_spaces(language):
+            print(f"{language} is linked by characters{otherwise}", file=sys.stderr)
+    return without_spaces(data.source_lang), without_spaces(data.target_lang)
+
+
+def parse_shift(text: str) -> int | None:
     """The number given, or None for auto."""
     from translate.errors import UserError
 

@@ -18,6 +18,7 @@ from translate.cli import (
     data,
     doctor,
     evaluate,
+    head,
     info,
     init,
     interactive,
@@ -36,7 +37,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (init, train, evaluate, compare, curves, text, interactive, align, aer, score, info, zoo, doctor):
+for module in (init, train, evaluate, compare, curves, text, interactive, align, head, aer, score, info, zoo, doctor):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(data.app, name="data")
 

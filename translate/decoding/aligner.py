@@ -10,6 +10,7 @@ from translate.alignment.extract import Extraction, near_diagonal, shifted, word
 from translate.alignment.formats import FloatArray, Link, alignment_record
 from translate.alignment.symmetrize import agreement, symmetrize, turned
 from translate.alignment.units import Span, Units, cut, span_units, word_units
+from translate.decoding.heads import read_head
 from translate.decoding.translator import Translation, Translator
 from translate.errors import UserError
 from translate.text.tokenizer import Tokenizer
@@ -78,11 +79,18 @@ def align(
 def translations_of(
     translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, first_line: int = 1
 ) -> list[Translation]:
-    """Own translations, or given ones, with their attention."""
+    """Own translations, or given ones, with their attention, or what the translator's head says in its place."""
     check_attention(translator)
     if targets is None:
-        return [best[0] for best in translator.translate(sources, first_line=first_line)]
-    return translator.force(sources, targets, first_line=first_line)
+        return by_head(translator, [best[0] for best in translator.translate(sources, first_line=first_line)])
+    return by_head(translator, translator.force(sources, targets, first_line=first_line))
+
+
+def by_head(translator: Translator, translations: Sequence[Translation]) -> list[Translation]:
+    """The translations as the translator's alignment head sees them, or as they are where it has none."""
+    if translator.head is None:
+        return list(translations)
+    return read_head(translator.model, translator.head, translations, translator.search.batch_tokens)
 
 
 def check_attention(translator: Translator) -> None:
@@ -125,11 +133,11 @@ def align_translation(
     settings = settings or AlignSettings()
     extraction = settings.extraction
     other_src, other_tgt = others or (_no_spans, _no_spans)
-    src = _units_of_text(translator.source, source, len(translation.src_ids) - 1, settings.source_spans, other_src)
+    src = units_of_text(translator.source, source, len(translation.src_ids) - 1, settings.source_spans, other_src)
     if target is None:
         target, tgt = _units_of_ids(translator.target, translation.tgt_ids, settings.target_spans, other_tgt)
     else:
-        tgt = _units_of_text(translator.target, target, len(translation.tgt_ids) - 1, settings.target_spans, other_tgt)
+        tgt = units_of_text(translator.target, target, len(translation.tgt_ids) - 1, settings.target_spans, other_tgt)
     moved = shifted(translation.attention, extraction.shift)
     by_word = word_weights(moved, src.of_piece, tgt.of_piece, len(src.texts), len(tgt.texts))
     by_word = near_diagonal(by_word, extraction.diagonal)
@@ -239,17 +247,38 @@ def _joined(there: AlignedSentence, back: AlignedSentence, method: str) -> Align
     )
 
 
+def units_of_pair(
+    forward: Translator, backward: Translator, source: str, target: str, settings: AlignSettings
+) -> tuple[tuple[Units, Units], tuple[Units, Units]]:
+    """Source and target of a pair in units that neither run cuts: by the forward run's pieces, and by the other's."""
+    sides = (
+        (source, settings.source_spans, forward.source, backward.target),
+        (target, settings.target_spans, forward.target, backward.source),
+    )
+    ours, theirs = [], []
+    for text, spans, one, other in sides:
+        mine = _all_units(one, text, spans, other)
+        ours.append(mine)
+        theirs.append(mine if one.model == other.model else _all_units(other, text, spans, one))
+    return (ours[0], ours[1]), (theirs[0], theirs[1])
+
+
+def _all_units(tokenizer: Tokenizer, text: str, spans: bool, other: Tokenizer) -> Units:
+    return units_of_text(tokenizer, text, None, spans, lambda text: other.encode_spans(text)[1])
+
+
 def _no_spans(_: str) -> Sequence[Span]:
     return ()
 
 
-def _units_of_text(tokenizer: Tokenizer, text: str, num_pieces: int, spans: bool, others: SpansOf) -> Units:
+def units_of_text(tokenizer: Tokenizer, text: str, num_pieces: int | None, spans: bool, others: SpansOf) -> Units:
     """The units of a text, and the unit of each of its pieces that were read and of `</s>`, which is in none."""
     if spans:
         units = span_units(text, tokenizer.encode_spans(text)[1], others(text))
     else:
         units = word_units(text, tokenizer.encode_words(text)[1])
-    units = cut(units, num_pieces)
+    if num_pieces is not None:
+        units = cut(units, num_pieces)
     return replace(units, of_piece=[*units.of_piece, -1])
 
 

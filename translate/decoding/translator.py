@@ -26,6 +26,7 @@ from translate.decoding.rules import Pieces, Rules, Wish
 from translate.decoding.sampling import sample
 from translate.decoding.words import banned_pieces, make_wishes, replace_unknown
 from translate.errors import ConfigError, RunError
+from translate.models.alignment_head import AlignmentHead
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import EOS, UNK, Tokenizer
 
@@ -70,6 +71,8 @@ class Translator:
         self.target = target
         self.search = search
         self.device = torch.device(device)
+        self.head: AlignmentHead | None = None
+        """Where it is set, alignments are read from it and not from attention."""
 
     @classmethod
     def load(

@@ -107,8 +107,9 @@ class Decoder(nn.Module):
         )  # fmt: skip
         self.bridge = nn.Linear(memory_width, self.width * self.stack.num_tensors)
         self._build()
-        self.out = OutputLayer(self._feature_width(), table, tied=config.embedding.tied != "none")
-        self.copy = CopyGate(self._feature_width()) if settings.copy else None
+        self.feature_width = self._feature_width()
+        self.out = OutputLayer(self.feature_width, table, tied=config.embedding.tied != "none")
+        self.copy = CopyGate(self.feature_width) if settings.copy else None
 
     def _attention(self, positions: int) -> Attention | None:
         return Attention(self.config.attention, self._query_width(), self.memory_width, positions)

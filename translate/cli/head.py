@@ -1,0 +1,84 @@
+"""`translate head`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from translate.cli.align import Extract, Symmetrize, check_directions, parse_shift, spans_of
+from translate.cli.options import DeviceOption, RunArgument
+
+
+def command(
+    run: RunArgument,
+    reverse: Annotated[Path, typer.Option(help="A run that translates back; each run gets a head.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Sentences to learn from; the run's training pairs if left out.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
+    links: Annotated[
+        Path | None, typer.Option(help="Links of the text by another aligner; those of both runs if left out.")
+    ] = None,
+    symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = Symmetrize.grow_diag,
+    extract: Annotated[
+        Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
+    ] = Extract.argmax,
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least weight of a link.")] = 0.3,
+    shift: Annotated[
+        str, typer.Option(help="Read the attention of step t at step t + k; auto: as the runs agree best.")
+    ] = "auto",
+    diagonal: Annotated[float, typer.Option(min=0.0, help="Prefer links near the diagonal; 4 is a good deal.")] = 0.0,
+    agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = 0.5,
+    null: Annotated[
+        float, typer.Option(min=0.0, help="Weight of words without a link; 0 teaches nothing there.")
+    ] = 0.5,
+    width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 128,
+    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 2000,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Most minutes of all rounds.")] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="From the second on, heads learn the links of the round before.")
+    ] = 1,
+    pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = 100_000,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Positions of a batch, padding included.")] = 2000,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="At the start of a round; falls to nothing.")] = 1e-3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the drawn pairs, their order, and the heads' start.")] = 1,
+    device: DeviceOption = "auto",
+) -> None:
+    """Train an alignment head for each of two runs, for `translate align --head`."""
+    from translate.alignment.extract import Extraction
+    from translate.checkpoint import Run
+    from translate.cli.options import load_translator
+    from translate.decoding.aligner import AlignSettings
+    from translate.errors import UserError
+    from translate.training.head import HeadFiles, HeadSettings, train_heads
+    from translate.training.logging import Reporter
+
+    if (source is None) != (target is None):
+        raise UserError("--source and --target go together: line N of each must be a translation of the other.")
+    number = parse_shift(shift)
+    check_directions(run, reverse)
+    reporter = Reporter()
+    align = AlignSettings(Extraction(extract.value, threshold, 0, diagonal), *spans_of(run))
+    settings = HeadSettings(
+        width=width,
+        steps=steps,
+        minutes=minutes,
+        rounds=rounds,
+        agreement=agreement,
+        null=null,
+        learning_rate=learning_rate,
+        batch_tokens=batch_tokens,
+        pairs=pairs,
+        seed=seed,
+        method=symmetrize.value,
+        align=align,
+    )
+    forward, backward = (load_translator(path, None, device) for path in (run, reverse))
+    runs, files = (Run.open(run), Run.open(reverse)), HeadFiles(source, target, links)
+    found = train_heads(forward, backward, runs, files, settings, number, reporter)
+    reporter.say(
+        f"The heads are in {run / 'head'} and {reverse / 'head'}: held-out loss {found.loss:.3f}, agreement "
+        f"{found.agreement:.3f}. Try: translate align {run} --head --reverse {reverse} --source F --target F"
+    )
