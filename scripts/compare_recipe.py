@@ -190,7 +190,8 @@ class Comparison:
         base = outcomes.get(RECIPE)
         lines = [
             f"`{self.config.name}`, validation BLEU (greedy, best of the run) after {self.minutes:g} minutes on one "
-            f"thread, {distinct(str(row.jobs) for row in rows)} at a time, one seed. {distinct(row.machine for row in rows)}; "
+            f"thread, {distinct(str(row.jobs) for row in rows)} at a time, one seed. "
+            f"{distinct(row.machine for row in rows)}; "
             f"{distinct(row.date for row in rows)}; commit {distinct(row.commit for row in rows)}.",
             "",
             "| taken out or changed | BLEU | | chrF | updates | tokens/s |",
