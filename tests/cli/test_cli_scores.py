@@ -216,5 +216,5 @@ def test_learning_curves_of_runs(answer: Callable[..., str], command_line: Any, 
     assert picture.read_bytes().startswith(b"\x89PNG")
     for wrong, named in ((labels[:2], "--label is given 1 times"), ((), "Two runs are called")):
         result = command_line("curves", tiny_run, tiny_run, *wrong, "--output", picture)
-        assert result.exit_code == 2
-        assert named in result.stderr
+        assert (result.code, result.out) == (2, "")
+        assert named in result.err
