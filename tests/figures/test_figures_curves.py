@@ -79,10 +79,13 @@ def test_runs_in_one_picture_lie_where_time_and_score_say(tmp_path: Path) -> Non
     assert widths["updates"][1] >= widths["updates"][0] * 0.95 or widths["updates"][1] < 20  # one hides the other
 
 
-@pytest.mark.parametrize("record", [{**VALID, "step": 3}, {**TRAIN, "step": 3, "seconds": 5.0}])
-def test_a_run_without_times_is_told(tmp_path: Path, record: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("record", "advice"),
+    [({**VALID, "step": 3}, "and its time.*--by updates"), ({**TRAIN, "step": 3, "seconds": 5.0}, "validate once")],
+)
+def test_a_run_without_validations_or_times_is_told(tmp_path: Path, record: dict[str, object], advice: str) -> None:
     (tmp_path / "old.jsonl").write_text(json.dumps(record))
-    with pytest.raises(UserError, match="no validation with a bleu"):
+    with pytest.raises(UserError, match=f"no validation with a bleu.*{advice}"):
         save_comparison(tmp_path / "both.png", {"old": tmp_path / "old.jsonl"}, "bleu", "minutes")
 
 

@@ -59,12 +59,14 @@ def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) 
         for i, (label, metrics) in enumerate(runs.items()):
             points = _validations(metrics, metric, by)
             if not points:
-                raise DataError(f"{metrics}: no validation with a {metric} and its time. Let the run validate once.")
+                timeless = by == "minutes" and _validations(metrics, metric, "updates")
+                advice = "It is older than their times: draw it --by updates." if timeless else "Let it validate once."
+                raise DataError(f"{metrics}: no validation with a {metric}{' and its time' * bool(timeless)}. {advice}")
             places, values = [place for place, _ in points], [value for _, value in points]
             best = min(values) if metric == "loss" else max(values)
             axes.plot(
                 places, values, color=COLOURS[i % len(COLOURS)], linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
-                label=f"{label}, best {best:.4g}", linewidth=1.6, marker="o", markersize=3.5,
+                label=f"{label}, best {best:.{3 if metric == 'loss' else 1}f}", linewidth=1.6, marker="o", markersize=3.5,
             )  # fmt: skip
         axes.set_title(f"{NAMES[metric]} on the validation text", fontsize=10, loc="left")
         axes.set_xlabel("minutes of training" if by == "minutes" else "update", fontsize=8)
