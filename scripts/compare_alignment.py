@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from comparing import Commands, Failure, at_least_one, commit_now, distinct, machine, make_all, plain
+from comparing import Commands, Failure, as_program, at_least_one, commit_now, distinct, machine, make_all, plain
 
 from translate.alignment.aer import Aer, score
 from translate.alignment.formats import Gold, Link, read_alignments, read_pharaoh
@@ -404,6 +403,7 @@ def _list(scores: Scores, cut: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+@as_program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the members, or those that are named, and finished runs."""
     parser = argparse.ArgumentParser(description="Train decoders and scores alike and write how well they align.")
@@ -421,21 +421,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--guided", nargs=2, type=Path, metavar=("THERE", "BACK"), help="two that were guided by links")
     given = parser.parse_args(arguments)
     full = {name: tuple(pair) for name, pair in (("full runs", given.full), ("guided runs", given.guided)) if pair}
-    try:
-        corpus = Corpus.find(given.folder.absolute(), given.languages)
-        places = given.out.absolute(), given.work.absolute()
-        comparison = Comparison(corpus, *places, given.pairs, given.minutes, given.jobs)
-        return comparison.go(
-            list(dict.fromkeys(given.only)), {k: (a.absolute(), b.absolute()) for k, (a, b) in full.items()}
-        )
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on.", file=sys.stderr)
-        return 130
+    corpus = Corpus.find(given.folder.absolute(), given.languages)
+    places = given.out.absolute(), given.work.absolute()
+    comparison = Comparison(corpus, *places, given.pairs, given.minutes, given.jobs)
+    return comparison.go(
+        list(dict.fromkeys(given.only)), {k: (a.absolute(), b.absolute()) for k, (a, b) in full.items()}
+    )
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill stops as Ctrl-C does
     sys.exit(main())

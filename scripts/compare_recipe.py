@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from comparing import ROOT, Commands, Failure, at_least_one, commit_now, distinct, machine, make_all, plain
+from comparing import ROOT, Commands, Failure, as_program, at_least_one, commit_now, distinct, machine, make_all, plain
 
 from translate.checkpoint import Run, write_file
 from translate.config import load_config
@@ -221,6 +220,7 @@ class Comparison:
         Commands().run(self.work / "curves.log", "curves", *runs, *labels, "--output", self.output / "curves.png")
 
 
+@as_program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the members, or those that are named."""
     parser = argparse.ArgumentParser(description="Take each ingredient out of a recipe once.")
@@ -234,16 +234,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     places = (given.work.absolute(), given.output.absolute())
     comparison = Comparison(given.config, given.folder.absolute(), given.minutes, given.jobs, *places)
-    try:
-        return comparison.go(list(dict.fromkeys(given.only)))
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on.", file=sys.stderr)
-        return 130
+    return comparison.go(list(dict.fromkeys(given.only)))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill stops as Ctrl-C does
     sys.exit(main())

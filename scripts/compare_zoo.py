@@ -12,7 +12,6 @@ import argparse
 import json
 import math
 import shlex
-import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
-from comparing import ROOT, Commands, Failure, at_least_one, commit_now, distinct, machine, make_all, plain
+from comparing import ROOT, Commands, Failure, as_program, at_least_one, commit_now, distinct, machine, make_all, plain
 
 from translate.checkpoint import Run, write_file
 from translate.cli.zoo import zoo
@@ -470,6 +469,7 @@ def _told(name: str, outcome: Outcome) -> str:
     return f"{name}: BLEU {outcome.bleu:.1f}{aer}, {outcome.minutes:.1f} minutes"
 
 
+@as_program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the members, or those that are named."""
     parser = argparse.ArgumentParser(description="Train the members of the zoo alike and write docs/zoo.md about them.")
@@ -480,16 +480,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=MEMBERS, default=[*MEMBERS], help="some of them")
     given = parser.parse_args(arguments)
     comparison = Comparison(given.steps, given.jobs, given.work.absolute(), given.output.absolute())
-    try:
-        return comparison.go(list(dict.fromkeys(given.only)))
-    except UserError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on.", file=sys.stderr)
-        return 130
+    return comparison.go(list(dict.fromkeys(given.only)))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill stops as Ctrl-C does
     sys.exit(main())

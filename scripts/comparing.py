@@ -6,15 +6,18 @@ import argparse
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import TypeVar
+
+from translate.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on
@@ -146,6 +149,26 @@ def distinct(values: Iterable[str]) -> str:
 def plain(reason: str) -> str:
     """A message as one cell of a table."""
     return reason.replace("|", "\\|").replace("<", "&lt;")[:200]
+
+
+def as_program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
+    """A main function whose mistakes are told and whose stops are clean: 0 done, 1 a member failed, 2, 130."""
+
+    @wraps(main)
+    def guarded(arguments: Sequence[str] | None = None) -> int:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # a kill stops as Ctrl-C does
+        try:
+            return main(arguments)
+        except UserError as error:
+            print(f"Error: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("Stopped; the same command goes on.", file=sys.stderr)
+            return 130
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    return guarded
 
 
 def at_least_one(text: str) -> int:

@@ -66,7 +66,8 @@ def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) 
             best = min(values) if metric == "loss" else max(values)
             axes.plot(
                 places, values, color=COLOURS[i % len(COLOURS)], linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
-                label=f"{label}, best {best:.{3 if metric == 'loss' else 1}f}", linewidth=1.6, marker="o", markersize=3.5,
+                label=f"{label}, best {best:.{3 if metric == 'loss' else 1}f}", linewidth=1.6, marker="o",
+                markersize=3.5,
             )  # fmt: skip
         axes.set_title(f"{NAMES[metric]} on the validation text", fontsize=10, loc="left")
         axes.set_xlabel("minutes of training" if by == "minutes" else "update", fontsize=8)
