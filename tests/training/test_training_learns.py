@@ -106,7 +106,7 @@ class Outcome(NamedTuple):
     looked: float  # share of steps whose greatest weight lies on the token to be written
 
 
-def test_outcome(model: Seq2Seq, task: Task, order: int) -> Outcome:
+def outcome_of(model: Seq2Seq, task: Task, order: int) -> Outcome:
     pairs = task.pairs(NUM_TESTS, order, np.random.default_rng(99), HELD_OUT_NAMES)
     model.eval()
     with torch.inference_mode():
@@ -119,9 +119,6 @@ def test_outcome(model: Seq2Seq, task: Task, order: int) -> Outcome:
             places = 1 + np.arange(len(tgt))
             looked += (hypothesis.weights[:-1].argmax(axis=1) == places[:: -1 if order == REVERSE else 1]).tolist()
     return Outcome(float(np.mean(right)), float(np.mean(looked)) if looked else math.nan)
-
-
-test_outcome.__test__ = False  # type: ignore[attr-defined]
 
 
 def new_model(overrides: Overrides) -> Seq2Seq:
@@ -161,7 +158,7 @@ def learn(
         average.update(update + 1)
         if (update + 1) % EVERY == 0:
             with average.in_place():
-                outcomes = {order: test_outcome(model, tested or task, order) for order in task.orders}
+                outcomes = {order: outcome_of(model, tested or task, order) for order in task.orders}
             seen = not diagonal or COPY not in outcomes or outcomes[COPY].looked >= DIAGONAL
             if seen and all(outcome.right >= RIGHT for outcome in outcomes.values()):
                 break
@@ -205,7 +202,7 @@ def test_only_copying_passes_on_names_it_never_saw() -> None:
     assert learn(new_model({"decoder.copy": True}), task)[COPY].right >= 0.9
     without, digits = new_model({}), Task((COPY,))
     assert learn(without, task, tested=digits)[COPY].right >= 0.9  # it can copy, only not what it has no word for
-    assert test_outcome(without, task, COPY).right <= 0.1
+    assert outcome_of(without, task, COPY).right <= 0.1
 
 
 @pytest.mark.slow
