@@ -18,11 +18,23 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from comparing import ROOT, Commands, Failure, as_program, at_least_one, commit_now, distinct, machine, make_all, plain
+from comparing import (
+    ROOT,
+    Commands,
+    Failure,
+    as_program,
+    at_least_one,
+    commit_now,
+    distinct,
+    is_other_run,
+    machine,
+    make_all,
+    plain,
+)
 
-from translate.checkpoint import Run, write_file
+from translate.checkpoint import write_file
 from translate.config import load_config
-from translate.errors import RunError, UserError
+from translate.errors import UserError
 
 RECIPE = "recipe"
 # What is taken out or put in the place of an ingredient: name -> what it says in the table, overrides of the recipe.
@@ -135,19 +147,12 @@ class Comparison:
             row = None
         if row is not None and row.settings == self.settings_of(name):
             return row
-        if row is not None or self._is_other(path, name):
+        if row is not None or is_other_run(path, self.config, self.settings_of(name)):
             raise UserError(
                 f"{path} was made with other settings. "
                 f"Give another --work, or remove it: rm -r {shlex.quote(str(path))}"
             )
         return None
-
-    def _is_other(self, path: Path, name: str) -> bool:
-        try:
-            found = Run.open(path).config()
-        except (RunError, UserError):
-            return False
-        return found != load_config(self.config, self.settings_of(name))
 
     def _make(self, name: str, commands: Commands) -> Row:
         """Train a member, or go on with it, and read what its validations gave."""

@@ -21,12 +21,24 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
-from comparing import ROOT, Commands, Failure, as_program, at_least_one, commit_now, distinct, machine, make_all, plain
+from comparing import (
+    ROOT,
+    Commands,
+    Failure,
+    as_program,
+    at_least_one,
+    commit_now,
+    distinct,
+    is_other_run,
+    machine,
+    make_all,
+    plain,
+)
 
-from translate.checkpoint import Run, write_file
+from translate.checkpoint import write_file
 from translate.cli.zoo import zoo
 from translate.config import load_config
-from translate.errors import RunError, UserError
+from translate.errors import UserError
 
 CONFIG = ROOT / "configs" / "demo.toml"
 TEST = ROOT / "data" / "demo"
@@ -203,15 +215,6 @@ def read_row(run: Path, settings: Sequence[str]) -> Row | None:
         return None
     complete = row.aer is None or picture_of(run).is_file()
     return row if complete and row.settings == list(settings) else None
-
-
-def is_other_run(path: Path, settings: Sequence[str]) -> bool:
-    """Whether there is a run with other settings, which can be neither resumed nor reused."""
-    run = Run(path)
-    try:
-        return run.exists() and run.config() != load_config(CONFIG, settings)
-    except RunError:
-        return True
 
 
 def preserved_text(page: Path) -> str:
@@ -432,7 +435,7 @@ class Comparison:
         if missing:
             raise UserError(f"No member of GROUPS in {Path(__file__).name} has {', '.join(missing)}. Add one for each.")
         preserved_text(self.page)
-        others = [self.work / n for n in only if is_other_run(self.work / n, settings_of(n, self.steps))]
+        others = [self.work / n for n in only if is_other_run(self.work / n, CONFIG, settings_of(n, self.steps))]
         if others:
             raise UserError(
                 f"{len(others)} runs in {self.work} were made with other settings. "

@@ -17,7 +17,9 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import TypeVar
 
-from translate.errors import UserError
+from translate.checkpoint import Run
+from translate.config import load_config
+from translate.errors import RunError, UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on
@@ -105,6 +107,15 @@ def make_all(
             commands.stop()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def is_other_run(path: Path, config: Path, settings: Sequence[str]) -> bool:
+    """Whether there is a run with other settings, which can be neither resumed nor reused."""
+    run = Run(path)
+    try:
+        return run.exists() and run.config() != load_config(config, settings)
+    except RunError:
+        return True
 
 
 def last_word(said: str) -> str:

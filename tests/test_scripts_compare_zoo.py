@@ -158,12 +158,12 @@ def test_a_damaged_row_is_not_reused(tmp_path: Path, content: str) -> None:
 
 def test_a_run_is_gone_on_with_only_if_its_settings_agree(tmp_path: Path) -> None:
     settings = script.settings_of("dot", STEPS)
-    assert not script.is_other_run(tmp_path / "dot", settings)
+    assert not script.is_other_run(tmp_path / "dot", script.CONFIG, settings)
     begin(tmp_path / "dot", *settings)
-    assert not script.is_other_run(tmp_path / "dot", settings)
-    assert script.is_other_run(tmp_path / "dot", script.settings_of("dot", STEPS + 1))
+    assert not script.is_other_run(tmp_path / "dot", script.CONFIG, settings)
+    assert script.is_other_run(tmp_path / "dot", script.CONFIG, script.settings_of("dot", STEPS + 1))
     (tmp_path / "dot" / "config.toml").write_text("[model]\nsize = 3\n")
-    assert script.is_other_run(tmp_path / "dot", settings)
+    assert script.is_other_run(tmp_path / "dot", script.CONFIG, settings)
 
 
 @pytest.fixture
