@@ -1,6 +1,7 @@
 """How fast search is: ours against textbook beams and against the matrix products alone, in alternation.
 
     python scripts/bench_decode.py [--json] [--data FOLDER | --run RUN] [--vocabulary N] [--sentences N] [--rounds N]
+                                   [--int8]
 
 The model is the 512-wide one of scripts/bench_train.py with random weights, whose translations are made as long as
 their sources and two pieces. Sources are random pieces of about the lengths of Multi30k; with --data, the sentences of
@@ -9,6 +10,7 @@ run's own test set and search settings, and its own lengths.
 
 The textbook beam runs one hypothesis at a time (matrix × vector), the per-sentence beam all hypotheses of one sentence
 at once. Both find what ours finds. The products alone are those that our search asks for, in the same order and shapes.
+With --int8 the same searches are also timed with products in 8 bits (search.int8).
 """
 
 from __future__ import annotations
@@ -38,11 +40,13 @@ from translate.data.batches import collate_source
 from translate.decoding.beam import beam_search
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
+from translate.decoding.int8 import with_int8
 from translate.decoding.packing import pack
 from translate.decoding.rules import Rules
 from translate.decoding.translator import Translator, batch_rows
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
+from translate.process import settle
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import BOS, EOS
 
@@ -64,6 +68,7 @@ class Row:
     products_per_second: float  # sentences per second, if there were nothing but matrix products
     share: float  # of it
     peak_memory_mb: float
+    int8_sentences_per_second: float | None = None
 
 
 @dataclass(frozen=True)
@@ -272,10 +277,16 @@ def count_steps(model: Seq2Seq, action: Callable[[], object]) -> int:
 
 
 def measure(
-    model: Seq2Seq, sentences: Sentences, searches: dict[str, SearchConfig], rounds: int, say: Callable[[str], None]
+    model: Seq2Seq,
+    sentences: Sentences,
+    searches: dict[str, SearchConfig],
+    rounds: int,
+    say: Callable[[str], None],
+    small: Seq2Seq | None = None,
 ) -> tuple[list[Row], Ratios]:
     """All ways in alternation; the median of the rounds."""
     actions: dict[tuple[str, int | None], Callable[[], object]] = {}
+    small_actions: dict[tuple[str, int | None], Callable[[], object]] = {}
     products: dict[tuple[str, int | None], Callable[[], None]] = {}
     counts, steps, peaks = {}, {}, {}
     for name, search in searches.items():
@@ -289,6 +300,9 @@ def measure(
             with Products() as seen:
                 actions[key]()
             products[key] = replay(seen.shapes)
+            if small is not None:
+                small_actions[key] = lambda some=some, search=search, batch=batch: ours(small, some, search, batch)  # type: ignore[misc]
+                small_actions[key]()
     beam = next(search for search in searches.values() if search.beam > 1)
     few = sentences[:NUM_PLAIN]
     plain = {
@@ -300,6 +314,8 @@ def measure(
         for key, action in actions.items():
             times.setdefault(key, []).append(timed(action))
             times.setdefault(("products", key), []).append(timed(products[key]))
+            if small is not None:
+                times.setdefault(("int8", key), []).append(timed(small_actions[key]))
         for name, action in plain.items():
             times.setdefault(name, []).append(timed(action))
         say(f"round {number + 1} of {rounds}")
@@ -313,6 +329,7 @@ def measure(
             counts[name, batch] / best["products", (name, batch)],
             best["products", (name, batch)] / best[name, batch],
             peaks[name, batch],
+            counts[name, batch] / best["int8", (name, batch)] if small is not None else None,
         )
         for name, batch in actions
     ]
@@ -352,7 +369,9 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--beam", type=int, default=5)
+    parser.add_argument("--int8", action="store_true", help="also with products in 8 bits")
     arguments = parser.parse_args()
+    settle()
     torch.set_num_threads(1)
     say = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
     fixed = SearchConfig(length_ratio=1.0, length_extra=2)
@@ -370,16 +389,19 @@ def main() -> None:
         "greedy": fixed.model_copy(update={"beam": 1, "groups": 1}),
         f"beam {arguments.beam}": fixed.model_copy(update={"beam": arguments.beam, "groups": 1}),
     }
-    rows, ratios = measure(model, sentences, searches, arguments.rounds, say)
+    small = with_int8(model) if arguments.int8 else None
+    rows, ratios = measure(model, sentences, searches, arguments.rounds, say, small)
     if arguments.json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows], "ratios": asdict(ratios)}))
         return
     print("  ".join(f"{key} {value}" for key, value in machine().items()))
-    print(f"{'search':<8}{'batch':>8}{'sent./s':>10}{'products':>10}{'share':>8}{'steps/sent.':>13}{'peak MB':>9}")
+    widths = {"sent./s": 10, "products": 10, "share": 8, "steps/sent.": 13, "peak MB": 9, "int8/s": 9}
+    print(f"{'search':<8}{'batch':>8}" + "".join(f"{name:>{width}}" for name, width in widths.items()))
     for row in rows:
         print(
             f"{row.name:<8}{row.batch:>8}{row.sentences_per_second:>10.1f}{row.products_per_second:>10.1f}"
             f"{row.share:>8.2f}{row.steps_per_sentence:>13.2f}{row.peak_memory_mb:>9.0f}"
+            + ("" if row.int8_sentences_per_second is None else f"{row.int8_sentences_per_second:>9.1f}")
         )
     print(
         f"beam {arguments.beam} is {ratios.textbook_ratio:.1f} × a beam of one hypothesis at a time "

@@ -53,7 +53,7 @@ MEMBERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "untied": ("three tables of embeddings instead of one", ("model.embedding.tied=none",)),
     "large-vocabulary": ("10,000 pieces", ("tokenizer.vocabulary=10000",)),
     "large-batches": ("batches of 1,600 tokens", ("train.batch_tokens=1600",)),
-    "small-steps": ("half the learning rate", ("train.learning_rate=2e-3",)),
+    "no-average": ("no running average of the weights", ("train.ema=0.0",)),
     "no-decay": ("constant learning rate", ("train.schedule=constant",)),
     "last-state": ("the decoder starts from the last states, not their mean", ("model.encoder.summary=last",)),
     "bahdanau": ("`bahdanau` in place of `conditional`", ("model.decoder.kind=bahdanau",)),
@@ -105,7 +105,6 @@ class Comparison:
             "train.threads=1",
             "train.device=cpu",
             "train.valid_every=500",
-            "train.average=0",
             "train.keep_last=1",
             "logging.pictures=false",
         )

@@ -21,6 +21,7 @@ from translate.decoding.beam import beam_search
 from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
+from translate.decoding.int8 import with_int8
 from translate.decoding.packing import pack
 from translate.decoding.rules import Pieces, Rules, Wish
 from translate.decoding.sampling import sample
@@ -97,7 +98,12 @@ class Translator:
     @cached_property
     def network(self) -> Seq2Seq | Ensemble:
         """What search asks: the model, or all of them together."""
-        return Ensemble(self.models) if len(self.models) > 1 else self.model
+        return _together(self.models)
+
+    @cached_property
+    def small_network(self) -> Seq2Seq | Ensemble:
+        """The same with products in 8 bits."""
+        return _together([with_int8(model) for model in self.models])
 
     def translate(
         self,
@@ -193,7 +199,7 @@ class Translator:
         numbers: list[int],
         attention: bool,
     ) -> list[list[Hypothesis]]:
-        network = self.network
+        network = self.small_network if search.int8 else self.network
         network.eval()
         src, valid, lengths = collate_source(sentences)
         source = network.encode(src.to(self.device), valid.to(self.device), lengths)
@@ -242,6 +248,10 @@ class Translator:
     def _empty(self) -> Translation:
         attention = None if self.model.decoder.attention is None else np.ones((1, 1), dtype=np.float32)
         return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention, tuple(self.target.pieces([EOS])), (0.0,))
+
+
+def _together(models: Sequence[Seq2Seq]) -> Seq2Seq | Ensemble:
+    return Ensemble(models) if len(models) > 1 else models[0]
 
 
 def batch_rows(sentences: Sequence[Sequence[int]], search: SearchConfig, elements: int) -> list[NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.dropout import Dropout, dropout
-from translate.models.loops import Product, one_gradient
+from translate.models.loops import CACHED_ELEMENTS, Product, one_gradient
 from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
@@ -49,8 +49,28 @@ class OutputLayer(nn.Module):
         self.fit = nn.Linear(width, embedding_width, bias=False) if tied and width != embedding_width else nn.Identity()
 
     def forward(self, features: Tensor) -> Tensor:
-        logits = F.linear(self.fit(features), self.weight, self.bias)
+        features = self.fit(features)
+        if self._can_overwrite(features):
+            return self._in_place(features)
+        logits = F.linear(features, self.weight, self.bias)
         return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+    def product(self, features: Tensor) -> Tensor:
+        """(…, F) -> (…, V), without the bias."""
+        return features @ self.weight.t()
+
+    def _can_overwrite(self, features: Tensor) -> bool:
+        """Whether nobody asks for a gradient and the product already has the precision of the result."""
+        precise = self.weight.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+        return precise and features.device.type == "cpu" and not torch.is_grad_enabled()
+
+    def _in_place(self, features: Tensor) -> Tensor:
+        """The same with one pass through memory after the product: a large table leaves the cache between passes."""
+        logits = self.product(features)  # (…, V)
+        for some in logits.view(-1, logits.size(-1)).split(max(1, CACHED_ELEMENTS // logits.size(-1))):
+            some += self.bias
+            torch.log_softmax(some, dim=-1, out=some)
+        return logits
 
 
 class CopyGate(nn.Module):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+CACHED_ELEMENTS = 1 << 17  # what stays in a core's own cache between two passes over it
+
 
 class _Left:
     """What the backward passes of a loop's steps leave for one that comes after all of them."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from translate.models.loops import Product
+from translate.models.loops import CACHED_ELEMENTS, Product
 
 MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
 
@@ -155,8 +155,25 @@ class Additive(UnitScore):
             units = self.units(queries, keys)  # (B, G, T, S, A / G)
             return torch.einsum("bgtsa,ga->bgts", units, self.v.to(units.dtype))
         v = self.v.to(torch.promote_types(queries.dtype, keys.dtype))  # coverage makes keys float32 under autocast
+        if queries.device.type == "cpu" and not torch.is_grad_enabled():
+            return _additive_scores(queries, keys, v[0])
         scores: Tensor = _AdditiveScore.apply(queries, keys, v)  # type: ignore[no-untyped-call]
         return scores
+
+
+def _additive_scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    """vᵀ tanh(q + k) without a gradient, for so many sentences at a time that their units stay in the cache."""
+    batch, groups, steps, _ = queries.shape
+    positions, width = keys.shape[2:]
+    rows = max(1, CACHED_ELEMENTS // max(1, groups * steps * positions * width))
+    units = v.new_empty(min(rows, batch), groups, steps, positions, width)  # (…, 1, T, S, A)
+    scores = v.new_empty(batch, groups, steps, positions)  # (B, 1, T, S)
+    for first in range(0, batch, rows):
+        some = slice(first, first + rows)
+        part = units[: min(rows, batch - first)]
+        torch.add(queries[some].unsqueeze(3), keys[some].unsqueeze(2), out=part)
+        scores[some] = part.tanh_() @ v
+    return scores
 
 
 class _AdditiveScore(Function):

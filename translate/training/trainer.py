@@ -74,7 +74,7 @@ class Trainer:
         self.stop: int | None = None  # the signal that all processes have agreed to stop for
         self.ema: MovingAverage | None = None
         self.saved: int | None = None  # the update whose checkpoint this process has written or read
-        greedily = self.config.search.model_copy(update={"beam": 1, "sample": False})
+        greedily = self.config.search.model_copy(update={"beam": 1, "sample": False, "int8": False})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
         self.trained = 0.0  # seconds of training and validation, once it is over
