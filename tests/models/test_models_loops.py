@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from small_models import check_close, sample
 from torch import Tensor
 
-from translate.models.loops import Product, mix, one_gradient
+from translate.models.loops import Product, cached_slices, mix, one_gradient
 from translate.models.recurrence import _GruUnrolled, _GruUpdate
 
 ROWS, WIDTH, SOURCES, GROUPS = 3, 4, 5, 2
@@ -132,3 +132,12 @@ def test_the_gru_has_the_derivative_that_is_written_out() -> None:
     shapes = ((3 * WIDTH, 2), (3 * WIDTH, WIDTH), (3 * WIDTH,), (3 * WIDTH,))
     weights = [sample(*shape, seed=11 + index).requires_grad_() for index, shape in enumerate(shapes)]
     assert torch.autograd.gradcheck(_GruUnrolled.apply, (inputs, start, *weights))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 1000])
+@pytest.mark.parametrize("width", [0, 1, 70_000, 1 << 20])
+def test_slices_are_all_rows_in_order_and_stay_in_the_cache(rows: int, width: int) -> None:
+    slices = cached_slices(rows, width, torch.device("cpu"))
+    assert [row for some in slices for row in range(some.start, some.stop)] == list(range(rows))
+    assert all((some.stop - some.start) * width <= 1 << 17 or some.stop - some.start == 1 for some in slices)
+    assert len(cached_slices(rows, width, torch.device("meta"))) == min(rows, 1)

@@ -10,6 +10,7 @@ from readings import parameters_of
 from small_models import check_close, make_inputs, make_model, run, sample, shake
 from torch import Tensor
 
+import translate.models.loops as loops_module
 import translate.models.scores as scores_module
 from translate.models.attention import masked_softmax
 from translate.models.scores import SCORES, Score, Sizes, UnitScore, split_heads
@@ -120,6 +121,24 @@ def test_in_slices_is_at_once(
         check_close(found, expected, 1e-12)
     assert max(seen) == rows * per_row
     assert len(seen) == 2 * -(-TARGETS // rows), "each slice is computed once, and once more in the backward pass"
+
+
+@pytest.mark.parametrize("sentences", [1, 2])
+def test_additive_by_some_sentences_is_additive_at_once(sentences: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = make_score("additive")
+
+    def results() -> list[Tensor]:
+        query, memory = (tensor.requires_grad_() for tensor in inputs())
+        found = compare(score, query, memory)
+        with torch.no_grad():
+            check_close(compare(score, query, memory), found, 1e-12)
+        direction = sample(*found.shape, seed=5)
+        return [found, *torch.autograd.grad((found * direction).sum(), [query, memory, *score.parameters()])]
+
+    whole = results()
+    monkeypatch.setattr(loops_module, "_CACHED_ELEMENTS", sentences * TARGETS * SOURCES * score.key_width)
+    for found, expected in zip(results(), whole, strict=True):
+        check_close(found, expected, 1e-12)
 
 
 def test_location_gives_nothing_to_positions_beyond_the_longest() -> None:

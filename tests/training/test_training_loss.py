@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import translate.models.loops as loops_module
 import translate.training.loss as loss_module
 from translate.config import ModelConfig
 from translate.models.seq2seq import Seq2Seq
@@ -88,6 +89,23 @@ def test_the_loss_is_torchs_cross_entropy(name: str, smoothing: float) -> None:
 
 @every_model
 @every_smoothing
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_loss_by_what_stays_in_the_cache_is_the_loss_at_once(
+    name: str, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pairs = make_model(name), make_pairs()
+    whole = loss_of(model, pairs, smoothing)
+    expected = gradients(model, whole[0])
+    monkeypatch.setattr(loops_module, "_CACHED_ELEMENTS", rows * VOCABULARY)
+    found = loss_of(model, pairs, smoothing)
+    check_all_close(list(found), list(whole))
+    check_all_close(gradients(model, found[0]), expected)
+    with torch.no_grad():
+        check_all_close(list(loss_of(model, pairs, smoothing)), [one.detach() for one in whole])
+
+
+@every_model
+@every_smoothing
 @pytest.mark.parametrize("rows", [1, 4, NUM_TOKENS])
 def test_the_loss_in_chunks_is_the_loss_at_once(
     name: str, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
@@ -96,13 +114,14 @@ def test_the_loss_in_chunks_is_the_loss_at_once(
     whole = loss_of(model, pairs, smoothing)
     expected = gradients(model, whole[0])
     sizes: list[int] = []
-    log_softmax = F.log_softmax
+    linear = F.linear
 
-    def noted(logits: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-        sizes.append(len(logits))
-        return log_softmax(logits, dim=dim, dtype=dtype)
+    def noted(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        if weight is model.decoder.out.weight:
+            sizes.append(len(inputs))
+        return linear(inputs, weight, bias)
 
-    monkeypatch.setattr(F, "log_softmax", noted)
+    monkeypatch.setattr(F, "linear", noted)
     monkeypatch.setattr(loss_module, "MOST_ELEMENTS", (rows + 1) * VOCABULARY - 1)
     chunked = loss_of(model, pairs, smoothing)
     assert max(sizes) == rows

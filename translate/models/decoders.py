@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.dropout import Dropout, dropout
-from translate.models.loops import CACHED_ELEMENTS, Product, one_gradient
+from translate.models.loops import Product, cached_slices, one_gradient
 from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
@@ -67,9 +67,10 @@ class OutputLayer(nn.Module):
     def _in_place(self, features: Tensor) -> Tensor:
         """The same with one pass through memory after the product: a large table leaves the cache between passes."""
         logits = self.product(features)  # (…, V)
-        for some in logits.view(-1, logits.size(-1)).split(max(1, CACHED_ELEMENTS // logits.size(-1))):
-            some += self.bias
-            torch.log_softmax(some, dim=-1, out=some)
+        rows = logits.view(-1, logits.size(-1))
+        for some in cached_slices(len(rows), rows.size(1), rows.device):
+            part = rows[some].add_(self.bias)
+            torch.log_softmax(part, dim=-1, out=part)
         return logits
 
 

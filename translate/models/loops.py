@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-CACHED_ELEMENTS = 1 << 17  # what stays in a core's own cache between two passes over it
+_CACHED_ELEMENTS = 1 << 17  # what stays in a core's own cache between two passes over it
+
+
+def cached_slices(rows: int, width: int, device: torch.device) -> list[slice]:
+    """Slices of rows of so many elements that several passes over one find it in the cache; on a GPU, all at once."""
+    most = max(1, _CACHED_ELEMENTS // max(1, width)) if device.type == "cpu" else max(1, rows)
+    return [slice(begin, min(begin + most, rows)) for begin in range(0, rows, most)]
 
 
 class _Left:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from translate.models.loops import CACHED_ELEMENTS, Product
+from translate.models.loops import Product, cached_slices
 
 MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
 
@@ -155,44 +155,54 @@ class Additive(UnitScore):
             units = self.units(queries, keys)  # (B, G, T, S, A / G)
             return torch.einsum("bgtsa,ga->bgts", units, self.v.to(units.dtype))
         v = self.v.to(torch.promote_types(queries.dtype, keys.dtype))  # coverage makes keys float32 under autocast
-        if queries.device.type == "cpu" and not torch.is_grad_enabled():
-            return _additive_scores(queries, keys, v[0])
+        if not torch.is_grad_enabled():
+            return _additive_scores(queries, keys, v)
         scores: Tensor = _AdditiveScore.apply(queries, keys, v)  # type: ignore[no-untyped-call]
         return scores
 
 
-def _additive_scores(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """vᵀ tanh(q + k) without a gradient, for so many sentences at a time that their units stay in the cache."""
-    batch, groups, steps, _ = queries.shape
-    positions, width = keys.shape[2:]
-    rows = max(1, CACHED_ELEMENTS // max(1, groups * steps * positions * width))
-    units = v.new_empty(min(rows, batch), groups, steps, positions, width)  # (…, 1, T, S, A)
-    scores = v.new_empty(batch, groups, steps, positions)  # (B, 1, T, S)
-    for first in range(0, batch, rows):
-        some = slice(first, first + rows)
-        part = units[: min(rows, batch - first)]
+def _additive_scores(queries: Tensor, keys: Tensor, v: Tensor, units: Tensor | None = None) -> Tensor:
+    """vᵀ tanh(q + k) as (B, 1, T, S); the hidden units are left in `units` (B, 1, T, S, A) where it is given."""
+    slices = _slices(queries, keys)
+    shape = (queries.size(0), 1, queries.size(2), keys.size(2), keys.size(3))
+    scores = v.new_empty(shape[:-1])
+    room = (
+        v.new_empty(max((some.stop - some.start for some in slices), default=0), *shape[1:]) if units is None else units
+    )
+    for some in slices:
+        part = room[: some.stop - some.start] if units is None else units[some]
         torch.add(queries[some].unsqueeze(3), keys[some].unsqueeze(2), out=part)
-        scores[some] = part.tanh_() @ v
+        scores[some] = part.tanh_() @ v[0]
     return scores
 
 
+def _slices(queries: Tensor, keys: Tensor) -> list[slice]:
+    """Sentences whose hidden units are at hand together."""
+    return cached_slices(queries.size(0), queries.size(2) * keys.size(2) * keys.size(3), keys.device)
+
+
 class _AdditiveScore(Function):
-    """vᵀ tanh(q + k) with its derivative written out, so that the units are kept once and go through memory less."""
+    """The same with its derivative written out, so that the units are kept once and go through memory less."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-        units = (queries.unsqueeze(3) + keys.unsqueeze(2)).tanh_()  # (B, 1, T, S, A)
-        ctx.save_for_backward(units, v)
-        return units @ v[0]  # (B, 1, T, S)
+        units = v.new_empty(*queries.shape[:3], *keys.shape[2:])  # (B, 1, T, S, A)
+        ctx.save_for_backward(queries, keys, units, v)
+        return _additive_scores(queries, keys, v, units)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        units, v = ctx.saved_tensors
-        grad = grad.to(units.dtype)
-        by_units = torch.ops.aten.tanh_backward(grad.unsqueeze(-1) * v[0], units)  # (B, 1, T, S, A)
-        by_keys = by_units.squeeze(2) if by_units.size(2) == 1 else by_units.sum(dim=2)
-        return by_units.sum(dim=3), by_keys, grad.reshape(1, -1) @ units.flatten(0, 3)
+        queries, keys, units, v = ctx.saved_tensors
+        grad = grad.to(v.dtype)
+        by_queries, by_keys, by_v = torch.empty_like(queries), torch.empty_like(keys), torch.zeros_like(v)
+        for some in _slices(queries, keys):
+            part = units[some]
+            by_units = torch.ops.aten.tanh_backward(grad[some].unsqueeze(-1) * v[0], part)  # (…, 1, T, S, A)
+            by_queries[some] = by_units.sum(dim=3)
+            by_keys[some] = by_units.squeeze(2) if by_units.size(2) == 1 else by_units.sum(dim=2)
+            by_v += grad[some].reshape(1, -1) @ part.flatten(0, 3)
+        return by_queries, by_keys, by_v
 
 
 class General(UnitScore):

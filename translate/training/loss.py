@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from translate.models.loops import cached_slices
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
@@ -70,25 +71,29 @@ class _VocabularyLoss(Function):
         rows = _rows(len(weight))
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
-            logits = F.linear(features[part], weight, bias)  # (n, V), in half precision under autocast
-            log_probs = F.log_softmax(logits, dim=-1, dtype=wide)  # (n, V)
-            chosen = targets[part].unsqueeze(1)  # (n, 1)
-            gold[part] = log_probs.gather(1, chosen).squeeze(1)
-            if smoothing:
-                loss -= smoothing * log_probs.mean(dim=1).sum()
+            logits = F.linear(features[part], weight)  # (n, V), in half precision under autocast
+            table = logits.to(wide)  # becomes log probabilities, then the gradient of the logits
+            for some in cached_slices(len(table), table.size(1), table.device):
+                values, chosen = table[some].add_(bias), targets[part][some].unsqueeze(1)
+                torch.log_softmax(values, dim=-1, out=values)
+                gold[part][some] = values.gather(1, chosen).squeeze(1)
+                if smoothing:
+                    loss -= smoothing * values.mean(dim=1).sum()
+                if grads is None:
+                    continue
+                values.exp_()  # p − smoothing / V − (1 − smoothing) at the target
+                if smoothing:
+                    values -= smoothing / len(weight)
+                values.scatter_add_(1, chosen, values.new_full((), smoothing - 1).expand_as(chosen))
+                grads[2].add_(values.sum(dim=0))
             if grads is None:
                 continue
-            by_logits = log_probs.exp_()  # p − smoothing / V − (1 − smoothing) at the target
-            if smoothing:
-                by_logits -= smoothing / len(weight)
-            by_logits.scatter_add_(1, chosen, by_logits.new_full((), smoothing - 1).expand_as(chosen))
-            by_logits = by_logits.to(logits.dtype)
+            by_logits = table.to(logits.dtype)
             grads[0][part] = by_logits @ weight.to(logits.dtype)
             if logits.dtype == weight.dtype:
                 grads[1].addmm_(by_logits.t(), features[part])
             else:
                 grads[1].add_(by_logits.t() @ features[part].to(logits.dtype))
-            grads[2].add_(by_logits.sum(dim=0))
         ctx.grads = grads
         ctx.mark_non_differentiable(gold)
         return loss - (1 - smoothing) * gold.sum(), gold
