@@ -18,7 +18,7 @@ from small_models import (
 )
 from torch import Tensor, nn
 
-from translate.models.decoders import DECODERS, Decoder
+from translate.models.decoders import DECODERS, Decoder, _Maxout
 from translate.models.recurrence import Hidden, Layer
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
@@ -261,3 +261,10 @@ def test_a_tensor_in_two_places_is_copied_once() -> None:
     picked = State((shared, shared + 1), torch.arange(3), fed=shared).select(rows)
     assert picked.fed is picked.hidden[0]
     assert torch.equal(picked.hidden[1], (shared + 1)[rows])
+
+
+def test_maxout_has_the_derivative_that_is_written_out() -> None:
+    units = sample(3, 2, 8, seed=1).requires_grad_()
+    found = _Maxout.apply(units)
+    assert torch.equal(found, units.unflatten(-1, (4, 2)).amax(dim=-1))
+    assert torch.autograd.gradcheck(_Maxout.apply, (units,))
