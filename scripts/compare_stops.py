@@ -1,4 +1,4 @@
-"""What each way of stopping costs and finds: BLEU, sentences per second and steps, on a run's own test set.
+"""What each way of stopping costs and finds: BLEU, sentences per second and steps, on a run's own validation data.
 
     python scripts/compare_stops.py RUN [--beam N ...] [--rounds N] [--sentences N]
 
@@ -30,7 +30,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     translator = Translator.load(arguments.run)
-    sources, references = (side[: arguments.sentences] for side in read_pairs(*split_files(arguments.run, "test")))
+    sources, references = (side[: arguments.sentences] for side in read_pairs(*split_files(arguments.run, "valid")))
     searches = {
         (name, stop, beam): change_search(translator.search, normalization=name, stop=stop, beam=beam)
         for name in choices(SearchConfig, "normalization")

@@ -19,7 +19,7 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a setting of [search], as in search.stop=full. Repeatable."
+        "--set", metavar="KEY=VALUE", help="Change a setting of the search, as in search.stop=full. Repeatable."
     ),
 ]
 
