@@ -44,7 +44,7 @@ class _Steps(_Left):
         super().__init__()
         # Row by row as the product reads it: x Wᵀ of a few rows runs 1.2 to 1.9 times as fast from such a copy.
         self.forwards = in_rows(weight.detach().t())
-        self.backwards = weight.detach() if _well_laid(weight) else in_rows(weight.detach())
+        self.backwards = in_rows(weight.detach())
         self.bias = None if bias is None else bias.detach()
 
 
@@ -54,7 +54,9 @@ def _well_laid(matrix: Tensor) -> bool:
 
 
 def in_rows(matrix: Tensor) -> Tensor:
-    """A copy that products read row by row, its rows well laid."""
+    """The matrix so that products read it row by row, its rows well laid: as it is, or a copy."""
+    if _well_laid(matrix):
+        return matrix
     rows, columns = matrix.shape
     apart = columns + 16 if columns * matrix.element_size() % 4096 == 0 else columns
     return matrix.new_empty(rows, apart)[:, :columns].copy_(matrix)
