@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+# A shell that starts pytest in the background makes it, and all that it starts, deaf to Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEMO = Path(__file__).parents[1] / "data" / "demo"
 TRAIN_PAIRS, VALID_PAIRS, TEST_PAIRS = 200, 14, 12
