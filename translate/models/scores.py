@@ -7,6 +7,7 @@ its class and put it into the table: every command, check and page picks it up f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -163,22 +164,15 @@ class Additive(UnitScore):
 
 def _additive_scores(queries: Tensor, keys: Tensor, v: Tensor, units: Tensor | None = None) -> Tensor:
     """vᵀ tanh(q + k) as (B, 1, T, S); the hidden units are left in `units` (B, 1, T, S, A) where it is given."""
-    slices = _slices(queries, keys)
     shape = (queries.size(0), 1, queries.size(2), keys.size(2), keys.size(3))
     scores = v.new_empty(shape[:-1])
-    room = (
-        v.new_empty(max((some.stop - some.start for some in slices), default=0), *shape[1:]) if units is None else units
-    )
+    slices = cached_slices(shape[0], math.prod(shape[1:]), keys.device)
+    room = v.new_empty(slices[0].stop if slices else 0, *shape[1:]) if units is None else units
     for some in slices:
         part = room[: some.stop - some.start] if units is None else units[some]
         torch.add(queries[some].unsqueeze(3), keys[some].unsqueeze(2), out=part)
         scores[some] = part.tanh_() @ v[0]
     return scores
-
-
-def _slices(queries: Tensor, keys: Tensor) -> list[slice]:
-    """Sentences whose hidden units are at hand together."""
-    return cached_slices(queries.size(0), queries.size(2) * keys.size(2) * keys.size(3), keys.device)
 
 
 class _AdditiveScore(Function):
@@ -187,16 +181,18 @@ class _AdditiveScore(Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
         units = v.new_empty(*queries.shape[:3], *keys.shape[2:])  # (B, 1, T, S, A)
-        ctx.save_for_backward(queries, keys, units, v)
+        ctx.save_for_backward(units, v)
         return _additive_scores(queries, keys, v, units)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, units, v = ctx.saved_tensors
+        units, v = ctx.saved_tensors
         grad = grad.to(v.dtype)
-        by_queries, by_keys, by_v = torch.empty_like(queries), torch.empty_like(keys), torch.zeros_like(v)
-        for some in _slices(queries, keys):
+        batch, groups, steps, positions, width = units.shape
+        by_queries, by_keys = v.new_empty(batch, groups, steps, width), v.new_empty(batch, groups, positions, width)
+        by_v = torch.zeros_like(v)
+        for some in cached_slices(batch, units[:1].numel(), units.device):
             part = units[some]
             by_units = torch.ops.aten.tanh_backward(grad[some].unsqueeze(-1) * v[0], part)  # (…, 1, T, S, A)
             by_queries[some] = by_units.sum(dim=3)
