@@ -70,7 +70,7 @@ class World:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """The module, with gradients that are averaged over all processes."""
-        return module if self.size == 1 else DistributedDataParallel(module)
+        return module if self.size == 1 else DistributedDataParallel(module, gradient_as_bucket_view=True)
 
 
 ALONE = World()

@@ -77,7 +77,8 @@ class Trainer:
         greedily = self.config.search.model_copy(update={"beam": 1, "sample": False, "int8": False})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
-        self.trained = 0.0  # seconds of training and validation, once it is over
+        self.clock = 0.0  # seconds of training and validation up to this update, by the first process
+        self.trained = 0.0  # the same once it is over
         self._restore()
         self.log = None
         if world.leads:
@@ -97,6 +98,7 @@ class Trainer:
         stream = BatchStream(self.job.train, order, *where, *shares, pinned, self._respell())
         self.signals.can_save = True
         self.started = time.monotonic()
+        self.clock = self.world.from_leader(self._seconds())
         total = float(self.settings.steps or self.settings.minutes or 0)
         try:
             with self.reporter.start(self._done(), total):
@@ -133,11 +135,12 @@ class Trainer:
     def _over(self) -> bool:
         """Validate if it is time, also where a signal cut that short, and say whether there is nothing left to do."""
         progress = self.progress
-        over = self._out_of_budget()  # asked once: the clock must not run out between two questions
+        over = self._out_of_budget()
         if progress.step > progress.last_validated and (over or progress.step % self.settings.valid_every == 0):
             if self.world.leads:
                 self._validate_and_save()
-            state, self.stop = self.world.from_leader((asdict(progress), self.signals.received))
+            told = asdict(progress), self.signals.received, self._seconds()
+            state, self.stop, self.clock = self.world.from_leader(told)
             self.progress = progress = progress if self.world.leads else Progress.from_state(state)
             self._stop_if_asked()
             over = over or self._out_of_budget()
@@ -148,9 +151,8 @@ class Trainer:
 
     def _out_of_budget(self) -> bool:
         steps, limit = self.settings.steps, self.settings.minutes
-        if limit is not None and self.world.from_leader(self._seconds() >= limit * 60):  # one clock for all processes
-            return True
-        return steps is not None and self.progress.step >= steps
+        out_of_time = limit is not None and self.clock >= limit * 60
+        return out_of_time or (steps is not None and self.progress.step >= steps)
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self.started
@@ -160,7 +162,7 @@ class Trainer:
         if self.settings.steps is not None:
             return self.progress.step / self.settings.steps
         assert self.settings.minutes is not None
-        return self._seconds() / (self.settings.minutes * 60)
+        return self.clock / (self.settings.minutes * 60)
 
     def _done(self) -> float:
         return float(self.progress.step) if self.settings.steps is not None else self._seconds() / 60
@@ -173,7 +175,7 @@ class Trainer:
         self.model.train()
         batches = [next(stream) for _ in range(self.settings.accumulate)]
         num_tokens = sum(batch.num_tokens for batch in batches)
-        share = self._share() if self.settings.steps is not None else self.world.from_leader(self._share())
+        share = self._share()
         rate = self._set_learning_rate(share)
         ratio = ratio_at(self.settings.teacher_forcing, share, self._expected_steps(share))
         self.optimizer.zero_grad(set_to_none=True)
@@ -218,10 +220,12 @@ class Trainer:
         return waiting
 
     def _agree(self, loss: float) -> float:
-        """What all processes must know of an update: its whole loss, rewards on one scale, and whether to stop."""
+        """What all processes must know of an update: its whole loss, rewards on one scale, the time, whether to stop."""
         rewards, size = self.progress.rewards, self.world.size
-        asked = self.signals.received is not None
-        loss, stopping, *scale = self.world.sums(loss, asked, rewards.mean, rewards.deviation, rewards.left)
+        asked, seconds = self.signals.received is not None, self._seconds() if self.world.leads else 0.0
+        loss, stopping, self.clock, *scale = self.world.sums(
+            loss, asked, seconds, rewards.mean, rewards.deviation, rewards.left
+        )
         if size > 1:
             rewards.mean, rewards.deviation, rewards.left = (value / size for value in scale)
         self.stop = (self.signals.received or signal.SIGTERM) if stopping else None
