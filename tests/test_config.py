@@ -150,6 +150,20 @@ def test_a_missing_setting_is_named(file: Path) -> None:
     assert complaint(file).startswith(f"{file}: data.target_lang: this setting is missing")
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("search.beam=5", "search.groups=2"), "search.groups = 2 does not divide search.beam = 5"),
+        (("search.beam=4", "search.groups=2", "search.keep_entities=true"), "which search.groups = 2 cannot"),
+        (("search.sample=true", "search.keep_entities=true"), "which search.sample = true cannot"),
+    ],
+)
+def test_a_search_that_cannot_work_is_refused_before_training(
+    file: Path, overrides: tuple[str, ...], message: str
+) -> None:
+    assert message in complaint(file, *overrides)
+
+
 def test_training_without_an_end_is_refused(file: Path) -> None:
     file.write_text(SMALLEST.replace("steps = 100", ""))
     assert complaint(file) == f"{file}: train: give 'steps' or 'minutes', so that training has an end"

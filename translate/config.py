@@ -505,6 +505,7 @@ class Config(Section):
             )
         if self.train.guided.links is not None:
             self._check_guided()
+        self._check_search()
         located = self.model.attention.score == "location" and self.model.decoder.kind != "plain"
         if located and not self.data.max_length:
             raise ValueError(
@@ -512,6 +513,15 @@ class Config(Section):
                 "there are; set data.max_length"
             )
         return self
+
+    def _check_search(self) -> None:
+        """What only a search would refuse, when training is over."""
+        beam, groups = self.search.beam, self.search.groups
+        if beam % groups:
+            raise ValueError(f"search.groups = {groups} does not divide search.beam = {beam}; take a multiple of it")
+        if self.search.keep_entities and (groups > 1 or self.search.sample):
+            other = "search.sample = true" if self.search.sample else f"search.groups = {groups}"
+            raise ValueError(f"search.keep_entities = true searches for words, which {other} cannot; leave one out")
 
     def _check_guided(self) -> None:
         if self.model.decoder.kind == "plain":

@@ -332,6 +332,29 @@ def test_what_is_no_alignment_is_named(tmp_path: Path, content: bytes, message: 
     assert message in str(caught.value)
 
 
+def test_a_damaged_npz_is_read_or_refused(tmp_path: Path) -> None:
+    path, buffer = tmp_path / "links", io.BytesIO()
+    words = [f"word{number}" for number in range(50)]
+    write_npz(buffer, [{"source_words": words, "links": [[number, number] for number in range(50)]}])
+    whole, refused = buffer.getvalue(), 0
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
+        try:
+            read_records(path)
+        except DataError:
+            refused += 1
+    assert refused > 20
+
+
+def test_sentences_without_links_at_the_end_of_a_naacl_file(tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    path.write_text("1 1 1 S\n3 2 1 P\n")
+    assert [len(gold.possible) for gold in read_alignments(path).sentences] == [1, 0, 1]
+    assert [len(gold.possible) for gold in read_alignments(path, at_least=5).sentences] == [1, 0, 1, 0, 0]
+    assert len(read_alignments(path, at_least=2).sentences) == 3
+    assert [len(gold.possible) for gold in read_alignments(path).filled(4).sentences] == [1, 0, 1, 0]
+
+
 def test_an_npz_with_a_pickle_is_refused(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, records=np.array([{"links": []}], dtype=object))

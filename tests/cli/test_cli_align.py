@@ -172,6 +172,15 @@ def test_a_run_of_the_same_direction_is_refused(
 # -- aer --------------------------------------------------------------------------------------------------------------
 
 
+def test_gold_that_ends_without_links(command_line: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "hypothesis").write_text("0-0\n1-1\n0-0\n")
+    (tmp_path / "gold").write_text("1 1 1 S\n2 2 2 S\n")  # a NAACL file cannot tell of a third sentence
+    result = command_line("aer", tmp_path / "hypothesis", tmp_path / "gold", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["sentences"] == 3
+    assert json.loads(result.out)["precision"] == pytest.approx(2 / 3)
+
+
 def test_aer_of_files(command_line: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "hypothesis").write_text("0-0 2-1\n\n1-1\n")
     (tmp_path / "gold").write_text("0-0 1-1 2p1 3-3\n0-0\n1-1\n")

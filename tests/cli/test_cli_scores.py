@@ -73,10 +73,11 @@ def test_nothing_is_decoded_twice(
     assert decoded == [12, 14, 12, 12]
     assert other != first
     # A damaged file is as good as none.
-    for path in (own_run / "translations" / "kept").iterdir():
-        path.write_bytes(path.read_bytes()[:-40])
-    assert answer("align", own_run, "--source", source, "--format", "json") == other
-    assert len(decoded) == 5
+    for count, damage in enumerate((lambda whole: whole[:-40], lambda whole: whole[:90] + b"\xff" * 30 + whole[120:])):
+        for path in (own_run / "translations" / "kept").iterdir():
+            path.write_bytes(damage(path.read_bytes()))
+        assert answer("align", own_run, "--source", source, "--format", "json") == other
+        assert len(decoded) == 5 + count
 
 
 def test_a_run_that_may_only_be_read_is_scored(command_line: Callable[..., Any], own_run: Path) -> None:
@@ -101,7 +102,9 @@ def test_every_way_to_look_at_scores(answer: Callable[..., str], own_run: Path, 
         answer("evaluate", own_run, *given, "--reference", own_run / "translations" / "test.txt", "--json")
     )
     assert two["chrf"]["score"] == 100, "the translations are among the references"
+    official = (own_run / "translations" / "test.json").read_bytes()
     chars = json.loads(answer("evaluate", own_run, "--tokenize", "char", "--json"))
+    assert (own_run / "translations" / "test.json").read_bytes() == official, "the run's own score stays"
     assert "tok:char" in chars["bleu"]["signature"]
     assert chars["bleu"]["score"] > one["bleu"]["score"]
     answer("evaluate", own_run, "--sentences", tmp_path / "scores.tsv")
@@ -109,6 +112,11 @@ def test_every_way_to_look_at_scores(answer: Callable[..., str], own_run: Path, 
     assert rows[0] == ["line", "bleu", "chrf", "chrf++", "ter", "translation"]
     assert [row[0] for row in rows[1:]] == [str(number) for number in range(1, 13)]
     assert [row[5] for row in rows[1:]] == (own_run / "translations" / "test.txt").read_text().split("\n")[:-1]
+    answer("evaluate", own_run, "--sentences", tmp_path / "long.tsv", "--min-words", "5")
+    long = [line.split("\t")[0] for line in (tmp_path / "long.tsv").read_text().split("\n")[1:-1]]
+    sources = (data / "test.source").read_text().split("\n")[:-1]
+    assert long == [str(number) for number, line in enumerate(sources, start=1) if len(line.split()) >= 5]
+    assert 0 < len(long) < 12
     parts = json.loads(answer("evaluate", own_run, "--breakdown", "--json"))["breakdown"]
     assert set(parts) == {"length", "rare", "copied"}
     assert all(sum(part["sentences"] for part in classes) == 12 for classes in parts.values())

@@ -13,8 +13,9 @@ import torch
 
 from translate.alignment.formats import parse_gold
 from translate.config import TokenizerConfig
-from translate.data.batches import collate
+from translate.data.batches import collate, collate_shard
 from translate.data.dataset import PairDataset
+from translate.data.spelling import Spelling
 from translate.errors import ConfigError, DataError
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.training.extra_losses import guided_loss
@@ -46,9 +47,9 @@ def test_every_piece_looks_at_the_pieces_of_linked_words(
     guide = guide_of(tmp_path, lines, pairs, tokenizer)
     for row, (source, target) in enumerate(PAIRS):
         links = parse_gold(lines[row], "here").possible
-        matrix = guide.of_pair(row)
         src_ids, src_words = tokenizer.encode_words(source)
         tgt_ids, tgt_words = tokenizer.encode_words(target)
+        matrix = guide.of_pieces(row + 1, src_ids, tgt_ids)
         assert matrix.shape == (len(tgt_ids) + 1, len(src_ids) + 1)
         assert not matrix[-1].any()
         assert not matrix[:, -1].any()
@@ -59,9 +60,28 @@ def test_every_piece_looks_at_the_pieces_of_linked_words(
     targets = guide.targets(batch)
     assert targets.shape == (*batch.tgt_out.shape, batch.src.size(1))
     for place, row in enumerate((2, 0)):
-        matrix = guide.of_pair(row)
+        matrix = guide.of_pieces(row + 1, *(side.tolist() for side in pairs[row]))
         np.testing.assert_array_equal(targets[place, : matrix.shape[0], : matrix.shape[1]], matrix)
         assert float(targets[place].sum()) == pytest.approx(float(matrix.sum()))
+
+
+def test_pieces_that_are_spelt_anew_are_guided_as_they_are(tmp_path: Path) -> None:
+    sides = [line for pair in PAIRS for line in pair]
+    settings = TokenizerConfig(kind="unigram", vocabulary=320)
+    tokenizer = Tokenizer(train_tokenizer(sides * 5, settings, 1, lambda _: None))
+    pairs = PairDataset.from_pairs([(tokenizer.encode(source), tokenizer.encode(target)) for source, target in PAIRS])
+    guide = guide_of(tmp_path, ["0-0 1-1 2-2", "0-0 1-1", "0-0 1-1 2-2"], pairs, tokenizer)
+    spelt = Spelling(tokenizer, tokenizer, 16, 0.1, 3, 0)
+    batch = collate_shard(pairs, np.arange(3), 0, 1, epoch=1, respell=spelt)
+    assert batch.num_tokens != int(pairs.tgt_lengths.sum()), "nothing is spelt anew"
+    targets = guide.targets(batch)
+    for place in range(3):
+        src = batch.src[place, : int(batch.src_lengths[place]) - 1].tolist()
+        tgt = batch.tgt_out[place, : int(batch.tgt_valid[place].sum()) - 1].tolist()
+        src_words, tgt_words = (tokenizer.decode_words(ids)[1] for ids in (src, tgt))
+        for t, word in enumerate(tgt_words):
+            looked_at = {src_words[s] for s in targets[place, t, : len(src)].nonzero().flatten().tolist()}
+            assert looked_at == {word} - {-1}, "a space by itself is in no word"
 
 
 @pytest.mark.parametrize(

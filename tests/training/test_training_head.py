@@ -242,6 +242,15 @@ def test_a_second_round_learns_from_the_first(runs: tuple[Translator, Translator
     assert not torch.equal(second, trainer._targets(batch, inputs)[0])
 
 
+def test_no_time_at_all_gives_heads_as_they_start(runs: tuple[Translator, Translator]) -> None:
+    text, _ = make_text(30, seed=8)
+    settings = HeadSettings(width=4, steps=2, rounds=2, minutes=1e-9, batch_tokens=400)
+    pairs = HeadPairs(*runs, text, settings.align, 0)
+    trainer = trainer_of(runs, pairs, pairs, settings)
+    assert np.isfinite(trainer.fit().loss)
+    assert trainer.step == 0
+
+
 def test_the_same_seed_gives_the_same_heads(runs: tuple[Translator, Translator]) -> None:
     text, _ = make_text(30, seed=9)
     heads = []

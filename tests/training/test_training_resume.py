@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from translate.checkpoint import Run
+
 pytestmark = pytest.mark.slow
 
 DEMO = Path(__file__).parents[2] / "data" / "demo"
@@ -274,6 +276,16 @@ def test_finished_run_says_so(resumed: Callable[..., Any], straight: Path) -> No
         f"The run is in {straight}. Try: translate interactive {straight}\n"
     )
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*") if path.name != ".lock"} == before
+
+
+def test_a_kill_between_a_checkpoint_and_its_names_is_made_up_for(resumed: Callable[..., Any], finished: Path) -> None:
+    names = {name: (finished / name).read_text() for name in ("best", "last")}
+    assert names["best"] != f"{Run(finished).checkpoints()[0].name}\n", "the first checkpoint should not be the best"
+    for name in names:
+        (finished / name).write_text(f"{Run(finished).checkpoints()[0].name}\n")
+    (finished / "finished.json").unlink()
+    assert resumed(finished).code == 0
+    assert {name: (finished / name).read_text() for name in names} == names
 
 
 def test_finished_run_without_a_test_score_gets_one(

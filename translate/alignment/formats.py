@@ -11,8 +11,9 @@ import json
 import re
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -33,6 +34,17 @@ NAACL_LINE = re.compile(
     r"([0-9]{1,9})[ \t]+([0-9]{1,9})[ \t]+([0-9]{1,9})(?:[ \t]+([SP]))?(?:[ \t]+([0-9.eE+-]{1,30}))?"
 )
 NPZ_MAGIC = b"PK"
+DAMAGED_NPZ = (  # what reading one may raise
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 MATRICES = ("weights", "word_weights", "reverse_word_weights")
 FEWEST_TO_DETECT = 20  # sentences with links: so many without a first word count from 1
 MOST_SENTENCES = 10_000_000  # a NAACL file names its sentences by number, and we make a list as long as the greatest
@@ -69,6 +81,16 @@ class AlignmentFile:
     base: int
     detected: str
     """Why it is taken to count from `base`; empty where the user or the format decides."""
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether there may be more sentences, without links, than the file can tell of."""
+        return self.format == "NAACL"
+
+    def filled(self, count: int) -> AlignmentFile:
+        """The same with at least so many sentences, those at the end without links."""
+        missing = max(0, count - len(self.sentences))
+        return replace(self, sentences=[*self.sentences, *[Gold(frozenset(), frozenset())] * missing])
 
     def said(self, path: Path) -> str:
         """One line for the user."""
@@ -125,10 +147,11 @@ def _decimals(probability: float) -> str:
 # -- whole files ------------------------------------------------------------------------------------------------------
 
 
-def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None) -> AlignmentFile:
+def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None, at_least: int = 0) -> AlignmentFile:
     """Read a file of links in any of our formats, told apart by its content; `-` is stdin.
 
-    A NAACL file does not say how many sentences there are after its last link: `sentences` does, where it is known.
+    A NAACL file does not say how many sentences there are after its last link: `sentences` does, where it is known, or
+    `at_least`, where there may be more.
     """
     content = _read_bytes(path)
     if content.startswith(NPZ_MAGIC):
@@ -139,7 +162,7 @@ def read_alignments(path: Path, base: Base = "auto", sentences: int | None = Non
         records = _read_json_lines(lines, path)
         return AlignmentFile([_gold_of(record) for record in records], "JSON lines", 0, "")
     if NAACL_LINE.fullmatch(first.strip(" \t\r")):
-        return AlignmentFile(_read_naacl(lines, path, base, sentences), "NAACL", 0 if base == "0" else 1, "")
+        return AlignmentFile(_read_naacl(lines, path, base, sentences, at_least), "NAACL", 0 if base == "0" else 1, "")
     golds = [parse_gold(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     counted_from, detected = _detect_base(golds) if base == "auto" else (int(base), "")
     if counted_from:
@@ -221,7 +244,7 @@ def _number(text: str | None) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None) -> list[Gold]:
+def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None, at_least: int) -> list[Gold]:
     """Read one link a line; a word 0 stands for no word in files that count from 1, and is left out."""
     first = 0 if base == "0" else 1
     links: dict[int, dict[Link, tuple[bool, float | None]]] = {}
@@ -242,7 +265,8 @@ def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None)
     last = max(links, default=0)
     if count is not None and last > count:
         raise DataError(f"{path} has links of sentence {last}, but there are only {count} sentences.")
-    return [_gold_from(links.get(sentence, {})) for sentence in range(1, (last if count is None else count) + 1)]
+    count = max(last, at_least) if count is None else count
+    return [_gold_from(links.get(sentence, {})) for sentence in range(1, count + 1)]
 
 
 def _gold_from(links: Mapping[Link, tuple[bool, float | None]]) -> Gold:
@@ -284,7 +308,7 @@ def _read_npz(content: bytes, path: Path) -> Iterator[dict[str, Any]]:
             for number, record in enumerate(records):
                 record |= {name: arrays[f"{name}_{number}"] for name in MATRICES if f"{name}_{number}" in arrays}
                 yield {**record, "links": arrays[f"links_{number}"].tolist()}
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except DAMAGED_NPZ as error:
         raise DataError(f"{path}: not an NPZ file of alignments as `translate align` writes it: {error}") from None
 
 

@@ -43,7 +43,12 @@ def command(
     if hypothesis == gold == Path("-"):
         raise UserError("Only one of HYPOTHESIS and GOLD can be -, stdin.")
     reference = read_alignments(gold, gold_base.value)
-    given = read_alignments(hypothesis, hypothesis_base.value, sentences=len(reference.sentences))
+    count = len(reference.sentences)
+    if reference.open_ended:
+        given = read_alignments(hypothesis, hypothesis_base.value, at_least=count)
+        reference = reference.filled(len(given.sentences))
+    else:
+        given = read_alignments(hypothesis, hypothesis_base.value, sentences=count)
     for file, path in ((given, hypothesis), (reference, gold)):
         print(file.said(path), file=sys.stderr)
     bases = {"hypothesis_base": given.base, "gold_base": reference.base}

@@ -67,7 +67,7 @@ def _test_set(
     language = Run.open(runs[0]).config().data.target_lang if runs else ""
     if reference:
         if source is not None:
-            return *read_test_set(source, reference), language
+            return *read_test_set(source, reference)[:2], language
         if runs:
             raise UserError("--reference without --source: runs need the sentences to translate. Give both or neither.")
         return None, [list(read_lines(path)) for path in reference], language
@@ -81,7 +81,7 @@ def _test_set(
             raise DataError(
                 f"{runs[0]} and {other} have different {split} data. Give one test set by --source and --reference."
             )
-    return *read_test_set(first[0], [first[1]]), language
+    return *read_test_set(first[0], [first[1]])[:2], language
 
 
 def _translations(path: Path, sources: list[str] | None, device: str) -> list[str]:
@@ -104,7 +104,9 @@ def _print(comparison: Comparison) -> None:
     for metric, rows in comparison.scores.items():
         print(f"{NAMES[metric]:<{width}}   score  95 % interval     p, bootstrap  p, randomisation")
         for name, row in zip(comparison.systems, rows, strict=True):
-            interval = f"[{row.mean - row.interval:.2f}, {row.mean + row.interval:.2f}]"
+            high = row.mean + row.interval  # a symmetric interval may reach beyond the ends of the scale
+            high = high if metric == "ter" else min(100.0, high)
+            interval = f"[{max(0.0, row.mean - row.interval):.2f}, {high:.2f}]"
             chances = "      baseline"
             if row.bootstrap is not None and row.randomisation is not None:
                 chances = (

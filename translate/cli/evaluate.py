@@ -48,6 +48,7 @@ def command(
 ) -> None:
     """BLEU, chrF, chrF++ and TER with sacreBLEU's signatures and 95 % confidence intervals."""
     import json
+    import sys
     import warnings
 
     from translate.checkpoint import Run
@@ -65,7 +66,7 @@ def command(
     files = (own[0], [own[1]]) if own is not None else (source, reference)
     assert files[0] is not None
     assert files[1]
-    sources, references = read_test_set(files[0], files[1], min_words)
+    sources, references, lines = read_test_set(files[0], files[1], min_words)
     metrics = MetricSettings(languages.target_lang, tokenize, lowercase)
     translator = load_translator(run, beam, device, settings)
     evaluation, hypotheses = evaluate_lines(translator, sources, references, metrics, run, fresh)
@@ -80,8 +81,11 @@ def command(
         _print(evaluation, translator.search.beam)
         _print_parts(parts)
     if sentences is not None:
-        _write_sentences(sentences, hypotheses, references, metrics)
-    if own is not None and beam is None and not settings and not min_words:
+        _write_sentences(sentences, lines, hypotheses, references, metrics)
+    official = own is not None and beam is None and not settings and not min_words and tokenize is None
+    if breakdown and not official:
+        print("The picture is drawn only where the run's own data is scored as the run says.", file=sys.stderr)
+    if official:
         try:
             keep_translations(run, split, hypotheses, evaluation)
             if parts:
@@ -119,7 +123,7 @@ def _parts(
     counts = training_words(run, tokenizer)
     if counts is None:
         print(f"{run} has no cache of its training data: rare words cannot be told.", file=sys.stderr)
-    return breakdown_json(breakdown(sources, hypotheses, references, settings, language, counts))
+    return breakdown_json(breakdown(sources, hypotheses, references, settings, language, counts, tokenizer.normalize))
 
 
 def _print_parts(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -140,8 +144,10 @@ def _draw_parts(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]]) ->
     print(f"drawn in {path}", file=sys.stderr)
 
 
-def _write_sentences(path: Path, hypotheses: Sequence[str], references: Sequence[Sequence[str]], settings: Any) -> None:
-    """One line a sentence: its number, its scores, the translation."""
+def _write_sentences(
+    path: Path, numbers: Sequence[int], hypotheses: Sequence[str], references: Sequence[Sequence[str]], settings: Any
+) -> None:
+    """One line a sentence: its number in the test set, its scores, the translation."""
     import sys
 
     from translate.errors import UserError
@@ -149,7 +155,7 @@ def _write_sentences(path: Path, hypotheses: Sequence[str], references: Sequence
 
     rows = sentence_scores(hypotheses, references, settings)
     lines = ["\t".join(["line", *rows[0], "translation"])]
-    for number, (row, text) in enumerate(zip(rows, hypotheses, strict=True), start=1):
+    for number, row, text in zip(numbers, rows, hypotheses, strict=True):
         lines.append("\t".join([str(number), *(f"{value:.2f}" for value in row.values()), text]))
     content = "".join(line + "\n" for line in lines)
     if str(path) == "-":

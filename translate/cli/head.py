@@ -36,7 +36,7 @@ def command(
     ] = 0.5,
     width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 128,
     steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 2000,
-    minutes: Annotated[float | None, typer.Option(min=0.0, help="Most minutes of all rounds.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Most minutes of all rounds.")] = None,
     rounds: Annotated[
         int, typer.Option(min=1, help="From the second on, heads learn the links of the round before.")
     ] = 1,

@@ -39,9 +39,9 @@ def command(
     reporter = Reporter(quiet=follows)
     try:
         train(settings, Run(path), resume, not no_test, reporter)
-    except UserError:
-        if follows:  # the first process says it for all
-            raise SystemExit(2) from None
+    except UserError as error:
+        if follows:  # it may be this machine's own trouble, of which the first process knows nothing
+            raise UserError(f"process {os.environ['RANK']}: {error}") from None
         raise
     except Stopped as stop:
         if follows:

@@ -106,11 +106,12 @@ def align_translations(
     targets: Sequence[str] | None = None,
     first_line: int = 1,
     settings: AlignSettings | None = None,
+    others: tuple[SpansOf, SpansOf] | None = None,
 ) -> list[AlignedSentence]:
-    """Align translations that were found (targets None) or given."""
+    """Align translations that were found (targets None) or given; `others` as in `align_translation`."""
     return [
         align_translation(
-            translator, source, translation, targets[i] if targets is not None else None, first_line + i, settings
+            translator, source, translation, None if targets is None else targets[i], first_line + i, settings, others
         )
         for i, (source, translation) in enumerate(zip(sources, translations, strict=True))
     ]
@@ -176,16 +177,9 @@ def align_both(
     A link of both directions is sure, one of either is possible; its probability is the mean of both weights.
     """
     settings = settings or AlignSettings()
-    theirs: tuple[SpansOf, SpansOf] = (
-        lambda text: backward.target.encode_spans(text)[1],
-        lambda text: backward.source.encode_spans(text)[1],
+    there = align_translations(
+        forward, sources, translations, targets, first_line, settings, _spans_of_reverse(backward)
     )
-    there = [
-        align_translation(
-            forward, source, translation, None if targets is None else targets[i], first_line + i, settings, theirs
-        )
-        for i, (source, translation) in enumerate(zip(sources, translations, strict=True))
-    ]
     texts = [sentence.target for sentence in there]
     back = translations_of(backward, texts, sources, first_line)
     return [
@@ -210,10 +204,18 @@ def choose_shift(
     found = {}
     for shift in SHIFTS:
         moved = replace(settings, extraction=replace(settings.extraction, shift=shift))
-        one = align_translations(forward, sources, there, targets, settings=moved)
+        one = align_translations(forward, sources, there, targets, settings=moved, others=_spans_of_reverse(backward))
         other = [_back(backward, sentence, translation, moved) for sentence, translation in zip(one, back, strict=True)]
         found[shift] = agreement([sentence.links for sentence in one], [turned(sentence.links) for sentence in other])
     return max(SHIFTS, key=lambda shift: found[shift]), found
+
+
+def _spans_of_reverse(backward: Translator) -> tuple[SpansOf, SpansOf]:
+    """Where the pieces of our source and target are for the run that translates back."""
+    return (
+        lambda text: backward.target.encode_spans(text)[1],
+        lambda text: backward.source.encode_spans(text)[1],
+    )
 
 
 def _back(backward: Translator, there: AlignedSentence, back: Translation, settings: AlignSettings) -> AlignedSentence:

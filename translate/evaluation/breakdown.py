@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,18 @@ def breakdown(
     settings: MetricSettings,
     source_language: str = "",
     training_words: Mapping[str, int] | None = None,
+    normalize: Callable[[str], str] = str,
 ) -> Breakdown:
-    """Divide a test set three ways and score the parts; `training_words` counts source words of the training data."""
+    """Divide a test set three ways and score the parts.
+
+    `training_words` counts the source words of the training data as the tokenizer left them; `normalize` makes
+    sentences alike.
+    """
     spaced = not without_spaces(source_language)
     split = [words(source)[0] if spaced else list(source.replace(" ", "")) for source in sources]
     kinds: dict[str, list[str]] = {"length": [_class(len(units), LENGTHS) for units in split]}
     if training_words is not None and spaced:
-        rare = [sum(training_words.get(word, 0) < RARE for word in units) for units in split]
+        rare = [sum(training_words.get(word, 0) < RARE for word in words(normalize(source))[0]) for source in sources]
         kinds["rare"] = [_class(count, COUNTS) for count in rare]
     copied = [_copied(units, reference) for units, reference in zip(split, references[0], strict=True)]
     if spaced:

@@ -17,12 +17,14 @@ from translate.text.corpus import parallel_files, read_lines
 
 def read_pairs(source: Path, reference: Path, min_words: int = 0) -> tuple[list[str], list[str]]:
     """Both sides of a test set, or of its pairs with at least so many source words; unequal sides are refused."""
-    sources, (references,) = read_test_set(source, [reference], min_words)
+    sources, (references,), _ = read_test_set(source, [reference], min_words)
     return sources, references
 
 
-def read_test_set(source: Path, references: Sequence[Path], min_words: int = 0) -> tuple[list[str], list[list[str]]]:
-    """The source and every reference of a test set; unequal sides are refused."""
+def read_test_set(
+    source: Path, references: Sequence[Path], min_words: int = 0
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """The source and every reference of a test set, and the number of each line; unequal sides are refused."""
     first = list(parallel_files(source, references[0]).pairs())
     streams = [[pair.target for pair in first], *(list(read_lines(path)) for path in references[1:])]
     for path, stream in zip(references[1:], streams[1:], strict=True):
@@ -34,7 +36,8 @@ def read_test_set(source: Path, references: Sequence[Path], min_words: int = 0) 
     if not rows:
         wanted = f"no sentence of at least {min_words} words" if min_words else "no sentence"
         raise DataError(f"{source} and {references[0]} have {wanted}: there is nothing to score.")
-    return [first[row].source for row in rows], [[stream[row] for row in rows] for stream in streams]
+    lines = [row + 1 for row in rows]
+    return [first[row].source for row in rows], [[stream[row] for row in rows] for stream in streams], lines
 
 
 def split_files(run: Path, split: str) -> tuple[Path, Path]:

@@ -11,7 +11,6 @@ import io
 import json
 import time
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from translate.alignment.formats import DAMAGED_NPZ
 from translate.checkpoint import MANIFEST, MODEL, Run, write_file
 from translate.decoding.translator import Translation, Translator
 from translate.errors import RunError
@@ -43,7 +43,7 @@ def translate_kept(
     """The best translation of each line: the run's own kept one, or a new one that is then kept."""
     path = None
     if len(sources) <= MOST_LINES:
-        path = run / "translations" / "kept" / f"{_key(Run.open(run), translator, sources)}.npz"
+        path = run / "translations" / "kept" / f"{_key(Run.open(run), translator, sources, first_line)}.npz"
         kept = None if fresh else _read(path, len(sources))
         if kept is not None:
             return kept
@@ -58,7 +58,7 @@ def translate_kept(
     return found
 
 
-def _key(run: Run, translator: Translator, sources: Sequence[str]) -> str:
+def _key(run: Run, translator: Translator, sources: Sequence[str], first_line: int) -> str:
     """All that decides the translations, as one hash."""
     manifest = json.loads((run.best().path / MANIFEST).read_text())
     parts = {
@@ -70,6 +70,7 @@ def _key(run: Run, translator: Translator, sources: Sequence[str]) -> str:
         "device": translator.device.type,
         "source": hashlib.sha256("\n".join(sources).encode()).hexdigest(),
         "lines": len(sources),
+        **({"first_line": first_line} if translator.search.sample else {}),  # draws go by the number of the line
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -111,5 +112,5 @@ def _read(path: Path, count: int) -> Kept | None:
         if at != len(weights) or len(translations) != count:
             return None
         return Kept(translations, float(about["seconds"]), before=True)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+    except DAMAGED_NPZ:
         return None

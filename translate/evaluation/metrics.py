@@ -198,5 +198,6 @@ def _score(metric: Any, hypotheses: Sequence[str], streams: list[list[str]]) -> 
     if half < 0:
         mean, half = result.score, 0.0
     signature = metric.get_signature().format()
-    low = max(0.0, mean - half)  # the bootstrap takes its interval to be symmetric, which near 0 it is not
-    return Score(round(result.score, 4), round(low, 4), round(mean + half, 4), signature)
+    # The bootstrap takes its interval to be symmetric, which near the ends of a scale it is not; TER has no upper end.
+    low, high = max(0.0, mean - half), mean + half if isinstance(metric, TER) else min(100.0, mean + half)
+    return Score(round(result.score, 4), round(low, 4), round(high, 4), signature)

@@ -129,6 +129,11 @@ class Tokenizer:
         ids: list[list[int]] = self._processor.encode(clean)
         return ids
 
+    def normalize(self, text: str) -> str:
+        """The text that is cut into pieces, its words one space apart: what `decode` can give back at best."""
+        line: str = self._processor.normalize(_spaced(tidy(text)))
+        return " ".join(_VISIBLE.findall(line))
+
     def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The pieces of many texts one after another, and how many each has.
 

@@ -27,18 +27,16 @@ class Guide:
         self.path, self.pairs, self.source, self.target = path, pairs, source, target
         self.links = read_links(path, int(pairs.lines.max()))
         for row in range(min(len(pairs), FIRST_CHECKED)):
-            self.of_pair(row)
+            self.of_pieces(int(pairs.lines[row]), *(side.tolist() for side in pairs[row]))
 
-    def of_pair(self, row: int) -> NDArray[np.float32]:
+    def of_pieces(self, line: int, src: Sequence[int], tgt: Sequence[int]) -> NDArray[np.float32]:
         """Where each target piece should look, `</s>` included on both sides: (T, S), rows sum to 1 or to 0.
 
         A piece looks at all pieces of all words that its word is linked to, at each alike; a word without a link is
         taught nothing, nor is `</s>`.
         """
-        src, tgt = self.pairs[row]
-        src_words = np.asarray(self.source.decode_words(src.tolist())[1], np.int64)  # (S - 1,)
-        tgt_words = np.asarray(self.target.decode_words(tgt.tolist())[1], np.int64)  # (T - 1,)
-        line = int(self.pairs.lines[row])
+        src_words = np.asarray(self.source.decode_words(src)[1], np.int64)  # (S - 1,)
+        tgt_words = np.asarray(self.target.decode_words(tgt)[1], np.int64)  # (T - 1,)
         linked = np.zeros((int(tgt_words.max(initial=-1)) + 1, int(src_words.max(initial=-1)) + 1), bool)  # (J, I)
         for link in self.links[line - 1].possible:
             if link.target >= linked.shape[0] or link.source >= linked.shape[1]:
@@ -53,17 +51,19 @@ class Guide:
         return guide / np.maximum(guide.sum(axis=1, keepdims=True), 1.0)
 
     def targets(self, batch: Batch) -> Tensor:
-        """The same for a batch: (B, T, S)."""
+        """The same for the pieces of a batch, which may be spelt otherwise than the pairs: (B, T, S)."""
         targets = torch.zeros((*batch.tgt_out.shape, batch.src.size(1)))
+        src_lengths, tgt_lengths = batch.src_lengths.tolist(), batch.tgt_valid.sum(dim=1).tolist()
         for place, row in enumerate(batch.rows.tolist()):
-            guide = self.of_pair(row)
+            src, tgt = batch.src[place, : src_lengths[place] - 1], batch.tgt_out[place, : tgt_lengths[place] - 1]
+            guide = self.of_pieces(int(self.pairs.lines[row]), src.tolist(), tgt.tolist())
             targets[place, : guide.shape[0], : guide.shape[1]] = torch.from_numpy(guide)
         return targets
 
 
 def read_links(path: Path, num_lines: int) -> Sequence[Gold]:
     """The links of every line of the training data."""
-    found = read_alignments(path, sentences=None).sentences
+    found = read_alignments(path, at_least=num_lines).sentences
     if len(found) < num_lines:
         raise DataError(
             f"train.guided.links: {path} has {len(found):,} lines of links, but the training data has a pair at line "

@@ -174,7 +174,7 @@ class HeadTrainer:
         batches = _endless(order)
         with self.reporter.start(0, self.settings.steps * self.settings.rounds):
             for number in range(self.settings.rounds):
-                if self._ends():
+                if number and self._ends():
                     break
                 if number:
                     self.teacher = copy.deepcopy(self.heads)
@@ -393,8 +393,8 @@ def _with_shift(
 
 def _read_links(path: Path, lines: Sequence[int]) -> Mapping[int, Sequence[Link]]:
     """The given links of the lines of a text."""
-    found = read_alignments(path, sentences=None).sentences
     last = max(lines, default=0)
+    found = read_alignments(path, at_least=last).sentences
     if len(found) < last:
         raise DataError(
             f"--links {path} has {len(found):,} lines, but the text has a pair at line {last:,}: line N of each must "

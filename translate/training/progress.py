@@ -64,14 +64,15 @@ def read_end(run: Run) -> End | None:
         return None
 
 
-def is_finished(config: Config, run: Run, test: bool) -> bool:
-    """Whether a run's newest checkpoint has used up its budget, and all that comes after training is done too."""
+def limits_reached(config: Config, run: Run, test: bool) -> list[str]:
+    """The settings that keep a run's newest checkpoint from going on; none if anything after training is left to do."""
     checkpoint, end = run.latest(), read_end(run)
     if checkpoint is None or end is None or end.step != checkpoint.step or (test and not end.tested):
-        return False
+        return []
     state, settings = checkpoint.state(), config.train
-    return (
-        (settings.steps is not None and state["step"] >= settings.steps)
-        or (settings.minutes is not None and end.seconds >= settings.minutes * 60)
-        or (settings.patience > 0 and state["worse_in_a_row"] >= settings.patience)
-    )
+    reached = {
+        "train.steps": settings.steps is not None and state["step"] >= settings.steps,
+        "train.minutes": settings.minutes is not None and end.seconds >= settings.minutes * 60,
+        "train.patience (0 is without end)": settings.patience > 0 and state["worse_in_a_row"] >= settings.patience,
+    }
+    return [name for name, holds in reached.items() if holds]

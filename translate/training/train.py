@@ -12,7 +12,7 @@ from translate.training.distributed import World, joined
 from translate.training.job import Job, merge_for_resume, open_job, open_prepared
 from translate.training.logging import Reporter
 from translate.training.precision import resolve_device
-from translate.training.progress import is_finished
+from translate.training.progress import limits_reached
 from translate.training.signals import StopSignals
 from translate.training.trainer import Trainer
 
@@ -26,16 +26,16 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
                 if job is not None:
                     _train(job, test, reporter, signals, world)
         elif world.from_leader(False):
-            job = open_prepared(run)
-            _train(job, test, reporter, signals, world)
+            _train(open_prepared(run), test, reporter, signals, world)
 
 
 def _open(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter, world: World) -> Job | None:
     """Make or take up the run, and tell the other processes whether there is anything to do."""
     job = None
     try:
-        if resume and run.exists() and is_finished(merge_for_resume(config, run), run, test):
-            reporter.say(f"{run.path} is finished. More train.steps go on with it.")
+        reached = limits_reached(merge_for_resume(config, run), run, test) if resume and run.exists() else []
+        if reached:
+            reporter.say(f"{run.path} is finished. More {' and '.join(reached)} go on with it.")
         else:
             resolve_device(config.train.device)  # before there is a run that a second try would find in its way
             job = open_job(config, run, resume, test, reporter.say)

@@ -74,7 +74,7 @@ class Trainer:
         self.stop: int | None = None  # the signal that all processes have agreed to stop for
         self.ema: MovingAverage | None = None
         self.saved: int | None = None  # the update whose checkpoint this process has written or read
-        greedily = self.config.search.model_copy(update={"beam": 1, "sample": False, "int8": False})
+        greedily = self.config.search.model_copy(update={"beam": 1, "groups": 1, "sample": False, "int8": False})
         self.translator = Translator(self.model, job.source, job.target, greedily, self.device)
         self.started = time.monotonic()
         self.clock = 0.0  # seconds of training and validation up to this update, by the first process
@@ -220,7 +220,7 @@ class Trainer:
         return waiting
 
     def _agree(self, loss: float) -> float:
-        """What all processes must know of an update: its whole loss, rewards on one scale, the time, whether to stop."""
+        """What all processes must know of an update: its whole loss, rewards on one scale, the time, any stop."""
         rewards, size = self.progress.rewards, self.world.size
         asked, seconds = self.signals.received is not None, self._seconds() if self.world.leads else 0.0
         loss, stopping, self.clock, *scale = self.world.sums(
@@ -404,12 +404,17 @@ class Trainer:
                 weights = _weights(self.model)
         checkpoint = self.run.save(f"step-{progress.step:08d}", weights, tensors, state)
         self.saved = progress.step
-        self.run.point("last", checkpoint)
-        if progress.best_name and (self.run.checkpoints_path / progress.best_name).is_dir():
-            self.run.point("best", Checkpoint(self.run.checkpoints_path / progress.best_name))
+        self._point(checkpoint)
         newest = {kept.name for kept in self.run.checkpoints()[-self.settings.keep_last :]}
         self.run.purge(newest | set(self._to_average()))
         return checkpoint
+
+    def _point(self, newest: Checkpoint) -> None:
+        """Name the newest checkpoint and the best one."""
+        self.run.point("last", newest)
+        best = self.run.checkpoints_path / self.progress.best_name
+        if self.progress.best_name and best.is_dir():
+            self.run.point("best", Checkpoint(best))
 
     def _to_average(self) -> list[str]:
         """The checkpoints that an average at this point would take."""
@@ -483,6 +488,8 @@ class Trainer:
         if end is not None and end.step == self.progress.step:  # a kept average is better than any checkpoint so far
             self.progress.best_name, self.progress.best_score = end.best_name, end.best_score
         self.saved = self.progress.step
+        if self.world.leads:
+            self._point(checkpoint)  # a kill may have come between a checkpoint and its names
         if self.precision.scaler.is_enabled() and self.progress.scaler:
             self.precision.scaler.load_state_dict(self.progress.scaler)
         self.reporter.say(f"Going on from {checkpoint.path}.")
