@@ -112,10 +112,10 @@ def test_every_way_to_look_at_scores(answer: Callable[..., str], own_run: Path, 
     assert rows[0] == ["line", "bleu", "chrf", "chrf++", "ter", "translation"]
     assert [row[0] for row in rows[1:]] == [str(number) for number in range(1, 13)]
     assert [row[5] for row in rows[1:]] == (own_run / "translations" / "test.txt").read_text().split("\n")[:-1]
-    answer("evaluate", own_run, "--sentences", tmp_path / "long.tsv", "--min-words", "5")
+    answer("evaluate", own_run, "--sentences", tmp_path / "long.tsv", "--min-words", "8")
     long = [line.split("\t")[0] for line in (tmp_path / "long.tsv").read_text().split("\n")[1:-1]]
     sources = (data / "test.source").read_text().split("\n")[:-1]
-    assert long == [str(number) for number, line in enumerate(sources, start=1) if len(line.split()) >= 5]
+    assert long == [str(number) for number, line in enumerate(sources, start=1) if len(line.split()) >= 8]
     assert 0 < len(long) < 12
     parts = json.loads(answer("evaluate", own_run, "--breakdown", "--json"))["breakdown"]
     assert set(parts) == {"length", "rare", "copied"}

@@ -66,6 +66,9 @@ def test_append_goes_on_where_the_output_ends(
     assert out.read_text().split("\n")[:-1] == whole
     assert command_line("text", tiny_run, source, "--nbest", "2", "--output", out, "--append").code == 0
     assert out.read_text().split("\n")[:-1] == whole, "there was nothing left to do"
+    longer = command_line("text", tiny_run, source, "--output", out, "--append")
+    assert longer.code == 2
+    assert "has 12 lines, but 24 are answered already" in longer.err
     refused = command_line("text", tiny_run, source, "--append")
     assert refused.code == 2
     assert "--output" in refused.err
@@ -81,6 +84,64 @@ def test_an_ensemble_with_itself_and_one_of_strangers(
     refused = command_line("text", tiny_run, source, "--ensemble", own_run)
     assert refused.code == 2
     assert "different tokenizers" in refused.err
+    turn(own_run)
+    refused = command_line("text", tiny_run, source, "--ensemble", own_run)
+    assert refused.code == 2
+    assert "runs of an ensemble translate the same way" in refused.err
+
+
+def turn(run: Path) -> None:
+    """Make a run say that it is of the other direction; its vocabulary is joint."""
+    config = run / "config.toml"
+    text = config.read_text()
+    turned = text.replace('source_lang = "en"', 'source_lang = "fr"').replace(
+        'target_lang = "fr"', 'target_lang = "en"'
+    )
+    assert turned != text
+    config.write_text(turned)
+
+
+def test_nothing_is_lost_by_a_mistake(command_line: CommandLine, tiny_run: Path, source: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "text", tmp_path / "out"
+    text.write_bytes(source.read_bytes())
+    refused = command_line("text", tiny_run, text, "--output", text)
+    assert refused.code == 2
+    assert "is a file that is read" in refused.err
+    assert text.read_bytes() == source.read_bytes()
+    out.write_text("kept\n")
+    beside = tmp_path / "beside"
+    beside.write_text("le chien\n")
+    (tmp_path / "bad").write_bytes(b"\xff\xfe\n")
+    for file, more in (("nofile", ()), ("bad", ()), ("text", ("--prefix", beside)), ("text", ("--beam", "0"))):
+        assert command_line("text", tiny_run, tmp_path / file, "--output", out, *more).code == 2
+        assert out.read_text() == "kept\n"
+    (tmp_path / "empty").write_text("")
+    assert command_line("text", tiny_run, tmp_path / "empty", "--output", out).code == 0
+    assert out.read_text() == ""
+    full = command_line("text", tiny_run, source, "--output", "/dev/full")
+    assert full.code == 2
+    assert full.err.endswith("/dev/full: cannot be written: No space left on device.\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--temperature", "0.5"), "--temperature belongs to --sample"),
+        (("--seed", "3"), "--seed belongs to --sample"),
+        (("--rerank-weight", "2"), "--rerank-weight belongs to --rerank"),
+        (("--prefix", "-", "--require", "-"), "Only one of FILE, --prefix and --require"),
+        (("--sample", "--keep-entities"), "searched for, not drawn"),
+        (("--keep-entities", "--beam", "4", "--set", "search.groups=2"), "both share out the beam"),
+        (("--beam", "1", "--set", "search.groups=4"), "does not divide search.beam = 1"),
+    ],
+)
+def test_options_that_say_nothing_together_are_refused(
+    command_line: CommandLine, tiny_run: Path, source: Path, options: tuple[str, ...], message: str
+) -> None:
+    refused = command_line("text", tiny_run, source, *options)
+    assert refused.code == 2
+    assert message in refused.err
+    assert refused.out == ""
 
 
 def test_wishes_and_bans_from_the_command_line(
@@ -100,6 +161,14 @@ def test_wishes_and_bans_from_the_command_line(
     refused = command_line("text", tiny_run, source, "--prefix", tmp_path / "beside")
     assert refused.code == 2
     assert f"has {count - 2} lines" in refused.err
+    (tmp_path / "beside").write_text("le chien\n" * (count + 1))
+    refused = command_line("text", tiny_run, source, "--prefix", tmp_path / "beside")
+    assert refused.code == 2
+    assert "has more lines than the input" in refused.err
+    (tmp_path / "beside").write_text(f"{common}\n" * count)
+    refused = command_line("text", tiny_run, source, "--require", tmp_path / "beside", "--ban", common)
+    assert refused.code == 2
+    assert f"'{common}' is required and banned" in refused.err
 
 
 def test_settings_of_search_can_be_changed(
@@ -115,12 +184,17 @@ def test_settings_of_search_can_be_changed(
     assert command_line("text", tiny_run, source, "--set", "train.steps=3").code == 2
 
 
-def test_reranking_orders_by_both_scores(answer: Callable[..., list[str]], tiny_run: Path, source: Path) -> None:
-    """The run stands in for one of the other direction: its vocabulary is joint."""
+def test_reranking_orders_by_both_scores(
+    answer: Callable[..., list[str]], command_line: CommandLine, tiny_run: Path, own_run: Path, source: Path
+) -> None:
+    same = command_line("text", tiny_run, source, "--rerank", own_run)
+    assert same.code == 2
+    assert f"--rerank {own_run} translates en → fr, as" in same.err
+    turn(own_run)
     rivals = answer("text", tiny_run, source, "--beam", "3", "--nbest", "3", "--scores")
-    unweighted = ("--rerank", str(tiny_run), "--rerank-weight", "0")
+    unweighted = ("--rerank", str(own_run), "--rerank-weight", "0")
     assert answer("text", tiny_run, source, "--beam", "3", "--nbest", "3", "--scores", *unweighted) == rivals
-    ranked = answer("text", tiny_run, source, "--beam", "3", "--nbest", "3", "--scores", "--rerank", str(tiny_run))
+    ranked = answer("text", tiny_run, source, "--beam", "3", "--nbest", "3", "--scores", "--rerank", str(own_run))
     reverse = package.load(tiny_run)
     lines = source.read_text().split("\n")
     for i in range(0, len(ranked), 3):

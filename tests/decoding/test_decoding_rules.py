@@ -119,6 +119,19 @@ def test_narrow_beams_find_required_words() -> None:
                 check_equal(found[0], free[i][0])
 
 
+def test_all_of_the_n_best_hold_what_is_required_if_any_does() -> None:
+    """With little room many hypotheses are cut off before they have written it."""
+    model, sources = make_model("bahdanau", ending=3.0), make_sources([4, 1, 6, 3])
+    encoded, phrase = encode(model, sources), (8, 8, 9)
+    search = SearchConfig(beam=6, length_ratio=0.01, length_extra=6, stop="full")
+    rules = Rules(encoded, search, (), [Wish(required=(phrase,))] * 4)
+    counts = []
+    for found in beam_search(model, encoded, search, num_best=6, rules=rules):
+        assert all(holds(one.tokens, phrase) for one in found)
+        counts.append(len(found))
+    assert min(counts) < 6, "none was cut off"
+
+
 def test_rules_and_batches_do_not_mix() -> None:
     """Each sentence alone gives what it gives among others, in any order, exactly."""
     model, sources = make_model("bahdanau", ending=3.0), make_sources([4, 1, 6, 3, 5, 2])

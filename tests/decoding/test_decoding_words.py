@@ -58,10 +58,32 @@ def test_banned_words_of_a_word_vocabulary(words: Tokenizer) -> None:
         ("at 12:30 on 3/4/2024 it cost 1,234.50 (not 7).", ["12:30", "3/4/2024", "1,234.50", "7"]),
         ("www.example.com!", ["www.example.com"]),
         ("no such thing", []),
+        ("on 2019-05-03 by A4 paper for $50 (v2.0beta), +33-1-22", ["2019-05-03", "A4", "$50", "v2.0beta", "+33-1-22"]),
+        ("a 3-year-old had 50% of 我有12个", ["3", "50%", "12"]),
     ],
 )
 def test_entities(line: str, found: list[str]) -> None:
     assert entities(line) == found
+
+
+def test_a_number_after_a_bracket_is_the_inside_of_a_word(subwords: Tokenizer) -> None:
+    wishes = make_wishes(subwords, ["(12) 12"], None, None, True, 1)
+    assert wishes is not None
+    inside, alone = wishes[0].required
+    assert subwords.decode([*subwords.encode("("), *inside]) == "(12"
+    assert alone == tuple(subwords.encode("12"))
+
+
+def test_only_so_many_entities_are_required(subwords: Tokenizer) -> None:
+    line = " ".join(map(str, range(100, 300)))
+    with pytest.warns(UserWarning, match="line 7 has 200 e-mail addresses"):
+        wishes = make_wishes(subwords, [line], None, None, True, 7)
+    assert wishes is not None
+    assert len(wishes[0].required) == 50
+
+
+def test_a_phrase_that_cannot_be_spelt_is_told_at_once(subwords: Tokenizer) -> None:
+    assert banned_pieces(subwords, ["that cat " * 30 + "☃"]) in ([], [tuple(subwords.encode("that cat " * 30 + "☃"))])
 
 
 def test_wishes(subwords: Tokenizer, words: Tokenizer) -> None:
@@ -85,6 +107,10 @@ def test_unknown_words_come_from_where_attention_points(words: Tokenizer) -> Non
     attention[2, 1] = attention[3, 3] = 0.4
     attention[3, 4] = 0.9  # </s> is no word
     assert replace_unknown(words, words, line, target, attention) == "the cat Zoë Quux"
+    unknown = words.decode([UNK])
+    assert replace_unknown(words, words, line, target, attention, ["Zoë"]) == f"the cat {unknown} Quux"
+    # What tabs and the like hold together in the line are words of their own to the tokenizer.
+    assert replace_unknown(words, words, "the\tZoë\x85sees Quux", target, attention) == "the cat Zoë Quux"
 
 
 def test_an_ensemble_averages_probabilities() -> None:

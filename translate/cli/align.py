@@ -217,7 +217,7 @@ def _check_level(level: Level, format: Format, reverse: Path | None) -> None:
         raise UserError(f"--level {level.value} does not go with --reverse: the runs may cut words differently.")
 
 
-def check_directions(run: Path, reverse: Path) -> None:
+def check_directions(run: Path, reverse: Path, option: str = "--reverse") -> None:
     """Refuse a second run of the same direction; odd names of languages are only worth a warning."""
     import warnings
 
@@ -228,7 +228,7 @@ def check_directions(run: Path, reverse: Path) -> None:
     there, back = (ours.source_lang, ours.target_lang), (theirs.target_lang, theirs.source_lang)
     if there == (theirs.source_lang, theirs.target_lang) and there != back:
         raise UserError(
-            f"--reverse {reverse} translates {' → '.join(there)}, as {run} does: give a run that translates back, "
+            f"{option} {reverse} translates {' → '.join(there)}, as {run} does: give a run that translates back, "
             f"{' → '.join(reversed(there))}."
         )
     if there != back:

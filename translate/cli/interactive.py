@@ -32,7 +32,7 @@ def command(
     from translate.cli.options import load_translator
 
     translator = load_translator(run, beam, device, settings)
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)  # a text with :dog: in it stays as it is
     console.print(f"{run}: type a sentence, or :help.", markup=False)
     Session(translator, console).loop()
 
@@ -62,6 +62,9 @@ class Session:
                 return
             except KeyboardInterrupt:
                 self.console.print()
+                continue
+            except UnicodeDecodeError:
+                self.console.print("that is no UTF-8: type it again, or convert the file, for example with iconv")
                 continue
             if line.strip() in (":quit", ":q"):
                 return
@@ -144,13 +147,13 @@ class Session:
         from translate.errors import UserError
         from translate.figures.heatmap import save_heatmap
 
-        path = Path(name).expanduser()
         aligned = self._aligned()
         if aligned is None:
             return
         try:
+            path = Path(name).expanduser()
             save_heatmap(path, aligned.word_weights, [*aligned.source_words, "</s>"], aligned.target_words)
-        except UserError as error:
+        except (UserError, RuntimeError) as error:  # RuntimeError: ~somebody whom the system does not know
             self.console.print(str(error), markup=False)
             return
         self.console.print(f"saved {path}", markup=False, soft_wrap=True)

@@ -25,13 +25,18 @@ SetOption = Annotated[
 
 
 def load_translator(
-    run: Path, beam: int | None, device: str, settings: Sequence[str] | None = None, ensemble: Sequence[Path] = ()
+    run: Path,
+    beam: int | None,
+    device: str | torch.device,
+    settings: Sequence[str] | None = None,
+    ensemble: Sequence[Path] = (),
 ) -> Translator:
     """The run's best model, with its own search settings unless told otherwise."""
     from translate.config import change_search, override_search
     from translate.decoding.translator import Translator
 
-    translator = Translator.load(run, find_device(device), ensemble)
+    place = find_device(device) if isinstance(device, str) else device
+    translator = Translator.load(run, place, ensemble)
     translator.search = change_search(override_search(translator.search, settings or ()), beam=beam)
     return translator
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -22,17 +24,21 @@ def command(
     nbest: Annotated[int, typer.Option(min=1, help="Translations per line, best first.")] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each.")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching; see --temperature.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="Of the draw; below 1 it is tamer.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from so many of the likeliest pieces.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest with this probability together.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the draw.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 the draw is tamer.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from so many of the likeliest pieces.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="With --sample: draw from the likeliest with this probability together.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: another seed gives another draw.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option(metavar="RUN", help="Average the probabilities with this run's. Repeatable.")
     ] = None,
     rerank: Annotated[
         Path | None, typer.Option(metavar="RUN", help="A run of the other direction that ranks the beam again.")
     ] = None,
-    rerank_weight: Annotated[float, typer.Option(min=0.0, help="How much its score counts.")] = 1.0,
+    rerank_weight: Annotated[
+        float | None, typer.Option(min=0.0, help="With --rerank: how much its score counts; 1 if left out.")
+    ] = None,
     prefix: Annotated[Path | None, typer.Option(help="A file: how the translation of each line starts.")] = None,
     require: Annotated[
         Path | None, typer.Option(help="A file: what the translation of each line must hold, separated by tabs.")
@@ -47,6 +53,7 @@ def command(
     device: DeviceOption = "auto",
 ) -> None:
     """Translate line by line: one line in, one line out, in order, as they come."""
+    from translate.cli.align import check_directions
     from translate.cli.options import find_device, load_translator
     from translate.config import change_search
     from translate.decoding.stream import count_answered
@@ -56,10 +63,14 @@ def command(
 
     if append and output is None:
         raise UserError("--append goes on with a file: name it with --output.")
+    if rerank is None and rerank_weight is not None:
+        raise UserError("--rerank-weight belongs to --rerank RUN: add it.")
+    _check_files(output, [path for path in (file, prefix, require) if path is not None])
     with joined() as world:
-        if world.size > 1 and str(file) == "-":
+        if world.size > 1 and Path("-") in (file, prefix, require):
             raise UserError("Several processes share a file: give one instead of stdin.")
-        translator = load_translator(run, beam, device, settings, ensemble or ())
+        place = world.device(find_device(device))
+        translator = load_translator(run, beam, place, settings, ensemble or ())
         translator.search = change_search(
             translator.search,
             beam=max(nbest, translator.search.beam) if not sample else None,
@@ -71,9 +82,15 @@ def command(
             banned=(*translator.search.banned, *ban) if ban else None,
             keep_entities=keep_entities or None,
         )
-        reverse = Translator.load(rerank, find_device(device)) if rerank is not None else None
+        draws = {"--temperature": temperature, "--top-k": top_k, "--top-p": top_p, "--seed": seed}
+        idle = [name for name, value in draws.items() if value is not None and not translator.search.sample]
+        if idle:
+            raise UserError(f"{idle[0]} belongs to --sample: add it.")
+        if rerank is not None:
+            check_directions(run, rerank, "--rerank")
+        reverse = Translator.load(rerank, place) if rerank is not None else None
         skip = world.from_leader(count_answered(output, nbest) if append and output is not None and world.leads else 0)
-        lines = Lines(translator, nbest, scores, reverse, rerank_weight)
+        lines = Lines(translator, nbest, scores, reverse, 1.0 if rerank_weight is None else rerank_weight)
         lines.translate(file, output, prefix, require, skip, world)
 
 
@@ -101,7 +118,7 @@ class Lines:
         prefixes = Beside(prefix, skip) if prefix is not None else None
         phrases = Beside(require, skip) if require is not None else None
         done, mine, turn = skip, "", 0
-        with _opened(output, skip > 0) if world.leads else _nowhere() as out:
+        with Answers(output if world.leads else Path(os.devnull), skip > 0) as out:
             progress = SentenceProgress(sys.stderr, shown=world.leads and not out.isatty())
             chunks = line_chunks(file, skip)
             while True:
@@ -114,14 +131,14 @@ class Lines:
                 turn = (turn + 1) % world.size
                 if turn and chunk:
                     continue
-                for text in world.to_leader(mine) or ():
-                    out.write(text)
-                out.flush()
+                out.write("".join(world.to_leader(mine) or ()))
                 progress.show(done - skip)
                 mine, turn = "", 0
                 if not chunk:
                     break
             progress.end()
+        for beside in filter(None, (prefixes, phrases)):
+            beside.end()
 
     def _answer(
         self, lines: list[str], first_line: int, prefixes: list[str] | None, required: list[list[str]] | None
@@ -145,21 +162,59 @@ class Lines:
             yield "-inf\t" if self.scores else ""
 
 
-def _opened(output: Path | None, going_on: bool) -> IO[str]:
-    import contextlib
-    import sys
-
+def _check_files(output: Path | None, inputs: Sequence[Path]) -> None:
+    """Refuse to write over what is read, and to read one stdin twice."""
     from translate.errors import UserError
 
-    if output is None or str(output) == "-":
-        return contextlib.nullcontext(sys.stdout)  # type: ignore[return-value]
-    try:
-        return output.open("a" if going_on else "w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"{output}: cannot be written: {error.strerror}.") from None
+    if inputs.count(Path("-")) > 1:
+        raise UserError("Only one of FILE, --prefix and --require can be -, stdin.")
+    for path in inputs:
+        if output is not None and output.is_file() and path.is_file() and output.samefile(path):
+            raise UserError(f"--output {output} is a file that is read: its lines would be lost. Give another name.")
 
 
-def _nowhere() -> IO[str]:
-    import os
+class Answers:
+    """Where answers go: stdout, or a file that is opened when the first of them is there.
 
-    return open(os.devnull, "w", encoding="utf-8")
+    Until then a file of that name stays as it was: a mistake in the input costs nothing.
+    """
+
+    def __init__(self, output: Path | None, going_on: bool) -> None:
+        import sys
+
+        self.path = None if output is None or str(output) == "-" else output
+        self.mode = "a" if going_on else "w"
+        self.file: IO[str] | None = sys.stdout if self.path is None else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.write("")  # no line at all is an empty file
+        if self.path is not None and self.file is not None:
+            with self._named_errors():
+                self.file.close()
+
+    def isatty(self) -> bool:
+        return self.path is None and self.file is not None and self.file.isatty()
+
+    def write(self, text: str) -> None:
+        """Some answers, at once."""
+        with self._named_errors():
+            if self.file is None:
+                assert self.path is not None
+                self.file = self.path.open(self.mode, encoding="utf-8", newline="\n")
+            self.file.write(text)
+            self.file.flush()
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        from translate.errors import UserError
+
+        try:
+            yield
+        except OSError as error:
+            if self.path is None:  # a pipe that was closed, for which there is another place
+                raise
+            raise UserError(f"{self.path}: cannot be written: {error.strerror}.") from None

@@ -40,7 +40,7 @@ def beam_search(
     """
     rules = rules or Rules(source, search)
     source = source.for_steps()
-    check_beam(search, num_best, rules)
+    check_beam(search, num_best, rules.required is not None)
     beam, groups, required = search.beam, search.groups, rules.required
     size = beam // groups  # places of a group
     num_sentences, device = source.tokens.size(0), source.tokens.device
@@ -93,7 +93,7 @@ def beam_search(
     return history.best(num_best, source.valid, most=beam if groups > 1 else None)
 
 
-def check_beam(search: SearchConfig, num_best: int, rules: Rules) -> None:
+def check_beam(search: SearchConfig, num_best: int, required: bool) -> None:
     """Refuse what a beam of this size cannot do."""
     beam, groups = search.beam, search.groups
     assert num_best >= 1
@@ -107,7 +107,7 @@ def check_beam(search: SearchConfig, num_best: int, rules: Rules) -> None:
             f"search.groups = {groups} does not divide search.beam = {beam}: all groups are of one size. "
             f"Set search.beam (--beam) to a multiple of {groups}."
         )
-    if groups > 1 and rules.required is not None:
+    if groups > 1 and required:
         raise ConfigError(
             f"search.groups = {groups} and required words both share out the beam, and not both can. "
             "Set search.groups = 1 or leave out the required words (search.keep_entities among them)."

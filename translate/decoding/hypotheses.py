@@ -204,8 +204,12 @@ class History:
         order = order[ended.missing[order].argsort(stable=True)]
         order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by what is missing, then score
         grouped = ended.sentences[order]
-        rank = torch.arange(len(order), device=order.device) - torch.searchsorted(grouped, grouped)
-        order = order[rank < (most or num_best)]
+        firsts = torch.searchsorted(grouped, grouped)  # of its sentence, for each
+        rank = torch.arange(len(order), device=order.device) - firsts
+        whole = (ended.missing[order] == 0) | (
+            ended.missing[order[firsts]] > 0
+        )  # else another has all that is required
+        order = order[(rank < (most or num_best)) & whole]
         tokens, totals, weights = self._trace(ended.rows[order], ended.lengths[order])
         found: list[list[Hypothesis]] = [[] for _ in range(valid.size(0))]
         widths = valid.sum(dim=1).tolist()  # padding comes at the end

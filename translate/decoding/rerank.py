@@ -18,7 +18,8 @@ def rerank(
 ) -> list[list[Translation]]:
     """The best of each line by score + weight × the score of the line given the translation."""
     pairs = [(line, one) for line, several in zip(lines, found, strict=True) for one in several]
-    back = reverse.force([one.text for _, one in pairs], [line for line, _ in pairs], first_line)
+    numbers = [number for number, several in enumerate(found, start=first_line) for _ in several]
+    back = reverse.force([one.text for _, one in pairs], [line for line, _ in pairs], numbers=numbers)
     scores = iter([one.score + weight * given.score for (_, one), given in zip(pairs, back, strict=True)])
     ranked = []
     for several in found:

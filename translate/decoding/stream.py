@@ -19,7 +19,12 @@ MOST_LINES = 1000
 
 def line_chunks(path: Path, skip: int = 0) -> Iterator[list[str]]:
     """What has arrived after the first `skip` lines, in order, at most a thousand lines at a time; `-` is stdin."""
-    lines = islice(read_lines(path), skip, None)
+    lines = read_lines(path)
+    skipped = sum(1 for _ in islice(lines, skip))
+    if skipped < skip:
+        raise DataError(
+            f"{path} has {skipped:,} lines, but {skip:,} are answered already: another file, or another --nbest?"
+        )
     if not _waits(path):  # all of it is there already
         while chunk := list(islice(lines, MOST_LINES)):
             yield chunk
@@ -76,6 +81,13 @@ class Beside:
                 f"{self.path} has {self.given} lines, the input has more: it needs a line for each of them."
             )
         return some
+
+    def end(self) -> None:
+        """See that there is no line too many."""
+        if next(self._lines, None) is not None:
+            raise DataError(
+                f"{self.path} has more lines than the input, which has {self.given}: are they beside each other?"
+            )
 
 
 def count_answered(path: Path, per_line: int) -> int:

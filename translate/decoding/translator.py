@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from translate.checkpoint import Run
 from translate.config import SearchConfig
 from translate.data.batches import Batch, collate, collate_source, token_batches
 from translate.data.dataset import PairDataset
-from translate.decoding.beam import beam_search
+from translate.decoding.beam import beam_search, check_beam
 from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
@@ -74,6 +74,7 @@ class Translator:
         self.device = torch.device(device)
         self.head: AlignmentHead | None = None
         """Where it is set, alignments are read from it and not from attention."""
+        self._banned: dict[tuple[str, ...], list[Pieces]] = {}  # found before
 
     @classmethod
     def load(
@@ -83,7 +84,14 @@ class Translator:
         run = Run.open(Path(path))
         source, target = run.tokenizers()
         others = []
+        languages = _direction(run)
         for other in map(Run.open, map(Path, ensemble)):
+            if _direction(other) != languages:
+                there, here = (" → ".join(pair) for pair in (_direction(other), languages))
+                raise RunError(
+                    f"{other.path} translates {there}, {path} {here}: runs of an ensemble translate the same way. "
+                    "A run of the other direction can rank again (--rerank)."
+                )
             if tuple(one.model for one in other.tokenizers()) != (source.model, target.model):
                 raise RunError(
                     f"{other.path} and {path} have different tokenizers, so their words cannot be averaged. "
@@ -121,9 +129,11 @@ class Translator:
         the first line, in warnings and for draws. Without `attention` it is not kept, which saves time.
         """
         search = search or self.search
-        sentences = self._encode(lines, search.max_source, first_line)
-        wishes = make_wishes(self.target, lines, prefixes, required, search.keep_entities, first_line)
-        banned = banned_pieces(self.target, search.banned)
+        _check(search, num_best, required)
+        sentences = self._encode(lines, search.max_source, range(first_line, first_line + len(lines)))
+        seen = [self._read_part(line, search.max_source) for line in lines] if search.keep_entities else lines
+        wishes = make_wishes(self.target, seen, prefixes, required, search.keep_entities, first_line)
+        banned = self._banned_pieces(search.banned)
         replaces = search.replace_unknown and self.target.whole_words
         results = [[self._empty()] for _ in lines]
         width = num_best if search.sample else search.beam
@@ -134,13 +144,19 @@ class Translator:
             found = self._search(some, search, num_best, banned, wanted, numbers, attention or replaces)
             for row, hypotheses in zip(rows, found, strict=True):
                 best = [self._translation(sentences[row], hypothesis) for hypothesis in hypotheses]
-                results[row] = [self._replaced(lines[row], one) for one in best] if replaces else best
+                results[row] = [self._replaced(lines[row], one, search.banned) for one in best] if replaces else best
         return results
 
-    def force(self, sources: Sequence[str], targets: Sequence[str], first_line: int = 1) -> list[Translation]:
-        """Given translations with their probability and attention under the model."""
-        src = self._encode(sources, self.search.max_source, first_line)
-        tgt = self._encode(targets, self.search.max_source, first_line, side=self.target)
+    def force(
+        self, sources: Sequence[str], targets: Sequence[str], first_line: int = 1, numbers: Sequence[int] | None = None
+    ) -> list[Translation]:
+        """Given translations with their probability and attention under the model.
+
+        Warnings name lines from `first_line` on, or by their `numbers`.
+        """
+        numbers = numbers or range(first_line, first_line + len(sources))
+        src = self._encode(sources, self.search.max_source, numbers)
+        tgt = self._encode(targets, self.search.max_source, numbers, side=self.target)
         dataset = PairDataset.from_pairs(list(zip(src, tgt, strict=True)))
         order = np.argsort(dataset.tgt_lengths + dataset.src_lengths, kind="stable")
         results: dict[int, Translation] = {}
@@ -205,20 +221,16 @@ class Translator:
         source = network.encode(src.to(self.device), valid.to(self.device), lengths)
         rules = Rules(source, search, banned, wishes)
         if search.sample:
-            if rules.required is not None:
-                raise ConfigError(
-                    "Required words (search.keep_entities among them) are searched for, not drawn: leave out --sample."
-                )
             return sample(network, source, search, numbers, num_best, rules, attention)
         if search.beam == 1 and num_best == 1 and rules.required is None:
             return [[hypothesis] for hypothesis in greedy(network, source, search, rules, attention)]
         return beam_search(network, source, search, num_best, rules, attention)
 
     def _encode(
-        self, lines: Sequence[str], longest: int, first_line: int, side: Tokenizer | None = None
+        self, lines: Sequence[str], longest: int, numbers: Sequence[int], side: Tokenizer | None = None
     ) -> list[list[int]]:
         sentences = (side or self.source).encode_all(lines)
-        for number, sentence in enumerate(sentences, start=first_line):
+        for number, sentence in zip(numbers, sentences, strict=True):
             if len(sentence) > longest:
                 warnings.warn(
                     f"line {number} has {len(sentence):,} pieces; those after the first {longest:,} "
@@ -226,6 +238,18 @@ class Translator:
                     stacklevel=3,
                 )
         return [sentence[:longest] for sentence in sentences]
+
+    def _read_part(self, line: str, longest: int) -> str:
+        """What of a line the model reads."""
+        if len(line) <= longest:  # no piece is shorter than a character
+            return line
+        spans = self.source.encode_spans(line)[1]
+        return line if len(spans) <= longest else line[: spans[longest - 1][1]]
+
+    def _banned_pieces(self, phrases: tuple[str, ...]) -> list[Pieces]:
+        if phrases not in self._banned:
+            self._banned[phrases] = banned_pieces(self.target, phrases)
+        return self._banned[phrases]
 
     def _translation(self, sentence: list[int], hypothesis: Hypothesis) -> Translation:
         tgt_ids = (*hypothesis.tokens, EOS)
@@ -240,14 +264,34 @@ class Translator:
             token_log_probs=hypothesis.token_log_probs,
         )
 
-    def _replaced(self, line: str, found: Translation) -> Translation:
+    def _replaced(self, line: str, found: Translation, banned: Collection[str]) -> Translation:
         if found.attention is None or UNK not in found.tgt_ids:
             return found
-        return replace(found, text=replace_unknown(self.source, self.target, line, found.tgt_ids[:-1], found.attention))
+        given = line, found.tgt_ids[:-1], found.attention, banned
+        return replace(found, text=replace_unknown(self.source, self.target, *given))
 
     def _empty(self) -> Translation:
         attention = None if self.model.decoder.attention is None else np.ones((1, 1), dtype=np.float32)
         return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention, tuple(self.target.pieces([EOS])), (0.0,))
+
+
+def _direction(run: Run) -> tuple[str, str]:
+    data = run.config().data
+    return data.source_lang, data.target_lang
+
+
+def _check(search: SearchConfig, num_best: int, required: Sequence[Sequence[str]] | None) -> None:
+    """Refuse what cannot work before the first sentence, whatever the sentences are."""
+    if search.keep_entities or required is not None:
+        if search.sample:
+            raise ConfigError(
+                "Required words (search.keep_entities among them) are searched for, not drawn: leave out --sample."
+            )
+        both = sorted({word for words in required or () for word in words if word} & set(search.banned))
+        if both:
+            raise ConfigError(f"{both[0]!r} is required and banned: choose one.")
+    if not search.sample:
+        check_beam(search, num_best, required=search.keep_entities or required is not None)
 
 
 def _together(models: Sequence[Seq2Seq]) -> Seq2Seq | Ensemble:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
@@ -11,19 +12,21 @@ from numpy.typing import NDArray
 
 from translate.decoding.rules import Pieces, Wish
 from translate.errors import UserError
+from translate.text.corpus import tidy
 from translate.text.tokenizer import SPACE, UNK, Tokenizer
 
-_MOST_SPELLINGS = 1000  # of one banned phrase
+MOST_SPELLINGS = 1000  # of one banned phrase
+MOST_ENTITIES = 50  # of one line: a search for more would be slow, and has no room for them
 _ENTITY = re.compile(
     r"https?://[^\s<>\"]+[^\s<>\".,;:!?)\]}']"  # a URL does not end in the sentence's punctuation
     r"|www\.[^\s<>\"]+[^\s<>\".,;:!?)\]}']"
     r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-    r"|\d+(?:[.,:/]\d+)*"
+    r"|(?<![A-Za-z\d])[$€£¥+-]?[A-Za-z]*\d[A-Za-z\d]*(?:[.,:/-][A-Za-z]*\d[A-Za-z\d]*)*%?"  # 3.5, A4, 2019-05-03
 )
 
 
 def banned_pieces(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[Pieces]:
-    """Every way in which the vocabulary's pieces spell each phrase, the tokenizer's own first."""
+    """The ways in which the vocabulary's pieces spell each phrase, the tokenizer's own first, then by long pieces."""
     if not phrases:
         return []
     index = {piece: number for number, piece in enumerate(tokenizer.pieces(range(tokenizer.size))) if number > UNK}
@@ -38,20 +41,30 @@ def banned_pieces(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[Pieces]:
         if UNK in usual:
             continue  # no word of this vocabulary, so it cannot be written
         text = SPACE + SPACE.join(word for word in phrase.split(" ") if word)
-        spellings |= dict.fromkeys(filter(None, [usual, *islice(_spellings(text, index, longest), _MOST_SPELLINGS)]))
+        spellings |= dict.fromkeys(filter(None, [usual, *islice(_spellings(text, index, longest), MOST_SPELLINGS)]))
     return list(spellings)
 
 
 def _spellings(text: str, index: dict[str, int], longest: int) -> Iterator[Pieces]:
     """All ways to cut a text into pieces, long pieces first."""
-    if not text:
-        yield ()
-        return
-    for size in range(min(longest, len(text)), 0, -1):
-        piece = index.get(text[:size])
-        if piece is not None:
-            for rest in _spellings(text[size:], index, longest):
+    follow: list[list[tuple[int, int]]] = [
+        [] for _ in text
+    ]  # pieces from each place that lead to the end, and where to
+    for begin in reversed(range(len(text))):
+        for end in range(min(begin + longest, len(text)), begin, -1):
+            piece = index.get(text[begin:end])
+            if piece is not None and (end == len(text) or follow[end]):
+                follow[begin].append((piece, end))
+
+    def from_place(begin: int) -> Iterator[Pieces]:
+        if begin == len(text):
+            yield ()
+            return
+        for piece, end in follow[begin]:
+            for rest in from_place(end):
                 yield (piece, *rest)
+
+    return from_place(0)
 
 
 def make_wishes(
@@ -71,8 +84,14 @@ def make_wishes(
         prefix = _known(tokenizer, prefixes[i], f"{where}: the prefix") if prefixes is not None else ()
         phrases = [_known(tokenizer, word, f"{where}: the required") for word in required[i]] if required else []
         if keep_entities:
-            spelt = [tuple(tokenizer.encode(entity)) for entity in entities(line)]
-            phrases += [pieces for pieces in spelt if UNK not in pieces]  # of an unknown word attention takes care
+            spelt = [_pieces_of(tokenizer, entity) for entity in _ENTITY.finditer(line)]
+            if len(spelt) > MOST_ENTITIES:
+                warnings.warn(
+                    f"{where} has {len(spelt)} e-mail addresses, URLs and numbers; the first {MOST_ENTITIES} are kept.",
+                    stacklevel=3,
+                )
+            # Of an unknown word attention takes care.
+            phrases += [pieces for pieces in spelt[:MOST_ENTITIES] if UNK not in pieces]
         wishes.append(Wish(prefix, tuple(dict.fromkeys(filter(None, phrases)))))
     return wishes
 
@@ -80,6 +99,17 @@ def make_wishes(
 def entities(line: str) -> list[str]:
     """The e-mail addresses, URLs and numbers of a line."""
     return [match.group() for match in _ENTITY.finditer(line)]
+
+
+def _pieces_of(tokenizer: Tokenizer, entity: re.Match[str]) -> Pieces:
+    """How an entity is spelt; after a bracket or the like, as the inside of a word, where its pieces can be told."""
+    before = entity.string[entity.start() - 1 : entity.start()].strip(" ")
+    if before and not before.isalnum():
+        ids, spans = tokenizer.encode_spans(before + entity.group())
+        inner = tuple(piece for piece, (begin, _) in zip(ids, spans, strict=True) if begin >= 1)
+        if any(begin == 1 for begin, _ in spans) and all(end <= 1 for begin, end in spans if begin < 1):
+            return inner
+    return tuple(tokenizer.encode(entity.group()))
 
 
 def _known(tokenizer: Tokenizer, text: str, what: str) -> Pieces:
@@ -90,18 +120,23 @@ def _known(tokenizer: Tokenizer, text: str, what: str) -> Pieces:
 
 
 def replace_unknown(
-    source: Tokenizer, target: Tokenizer, line: str, tgt_ids: Sequence[int], attention: NDArray[np.float32]
+    source: Tokenizer,
+    target: Tokenizer,
+    line: str,
+    tgt_ids: Sequence[int],
+    attention: NDArray[np.float32],
+    banned: Collection[str] = (),
 ) -> str:
     """The text of target pieces, with the source word that attention points to in place of each unknown word.
 
-    Luong et al. 2015, "Addressing the rare word problem"; the pointer here is attention.
+    Luong et al. 2015, "Addressing the rare word problem"; the pointer here is attention. Banned words stay unknown.
     """
     text, places = target.decode_words(tgt_ids)
-    words, src_words = text.split(" "), [word for word in line.split(" ") if word]
-    src_places = source.encode_words(line)[1][: attention.shape[1] - 1]
+    words, clean = text.split(" "), tidy(line)
+    spans = source.encode_spans(line)[1][: attention.shape[1] - 1]
     for step, (token, place) in enumerate(zip(tgt_ids, places, strict=True)):
-        if token == UNK and place >= 0 and src_places:
-            looked = int(attention[step, : len(src_places)].argmax())
-            if src_places[looked] >= 0:
-                words[place] = src_words[src_places[looked]]
+        if token == UNK and place >= 0 and spans:
+            begin, end = spans[int(attention[step, : len(spans)].argmax())]
+            if begin < end and clean[begin:end] not in banned:
+                words[place] = clean[begin:end]
     return " ".join(words)
