@@ -93,8 +93,20 @@ class Run:
         if not path.exists():
             raise RunError(f"{path}: no such run. `translate train CONFIG --run {path}` makes one.")
         if not run.exists():
-            raise RunError(f"{path} is not a run: it has no config.toml with checkpoints beside it.")
+            raise RunError(run._why_not())
         return run
+
+    def _why_not(self) -> str:
+        """What a path that is no run may be instead."""
+        path = self.path
+        if path.suffix == ".toml":
+            return f"{path} is a configuration, not a run: `translate train {path}` makes a run under runs/."
+        if (path / "config.toml").is_file():
+            config = path / "config.toml"
+            return f"{path} is a folder to train from, not a run: `translate train {config}` makes a run under runs/."
+        inside = sorted(child for child in path.iterdir() if Run(child).exists()) if path.is_dir() else []
+        hint = f" Did you mean {inside[0]}?" if inside else f" Did you mean {path.parent}?" * Run(path.parent).exists()
+        return f"{path} is not a run: it has no config.toml with checkpoints beside it.{hint}"
 
     def exists(self) -> bool:
         return (self.path / "config.toml").is_file() and (

@@ -550,7 +550,9 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     except OSError as error:
         raise ConfigError(f"{path}: not readable: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+        raise ConfigError(
+            f"{path}: not valid TOML: {error}. Of two text files `translate init DIR --source F --target F` makes one."
+        ) from None
     _make_absolute(tree, path.resolve().parent)
     given: dict[str, Any] = {}
     for override in overrides:
@@ -594,7 +596,7 @@ def override_search(search: SearchConfig, overrides: Sequence[str]) -> SearchCon
         key, value = _split_override(override)
         section, _, name = key.partition(".")
         if section != "search" or name not in SearchConfig.model_fields:
-            close = difflib.get_close_matches(name or key, SearchConfig.model_fields, n=1)
+            close = difflib.get_close_matches(name, SearchConfig.model_fields, n=1) if section == "search" else []
             hint = f"Did you mean 'search.{close[0]}'?" if close else "It changes settings of [search] only."
             raise ConfigError(f"--set {override}: unknown setting. {hint}")
         given[name] = value
@@ -658,6 +660,11 @@ def _split_override(override: str) -> tuple[str, Any]:
     try:
         return key, tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
+        if listed:
+            raise ConfigError(
+                f"command line: {override}: a list of names needs quotes inside, and quotes outside that keep them "
+                f'from the shell, as in \'{key}=["one", "two"]\''
+            ) from None
         return key, raw
 
 
@@ -703,6 +710,48 @@ def _where(key: str, problem: Any, origin: str, overridden: Sequence[str]) -> st
     return "command line" if inside or any(f"{key}.".startswith(f"{leaf}.") for leaf in overridden) else origin
 
 
+# What pydantic calls a value that cannot be read: what was expected.
+_KINDS = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "tuple_type": "a list in brackets",
+    "list_type": "a list in brackets",
+    "string_type": "a text",
+}
+
+
+def _all_settings(section: type[Section] | None = None) -> dict[str, Any]:
+    """All settings and their defaults, as a tree."""
+    tree: dict[str, Any] = {}
+    for name, field in (section or Config).model_fields.items():
+        below = field.annotation
+        tree[name] = _all_settings(below) if isinstance(below, type) and issubclass(below, Section) else field.default
+    return tree
+
+
+def _as_in(key: str) -> str:
+    """An example of a setting, if it has a default that can be shown."""
+    parent, _, name = key.rpartition(".")
+    section = settings_of(parent)
+    field = section.model_fields.get(name) if section is not None else None
+    if field is None or not isinstance(field.default, int | float | str | tuple):
+        return ""
+    default = list(field.default) if isinstance(field.default, tuple) else field.default
+    shown = (
+        f"[{', '.join(map(str, default))}]" if isinstance(default, list) else tomli_w.dumps({"": default})[5:].strip()
+    )
+    return f", as in {key}={shown}"
+
+
+def _example(key: str) -> str:
+    return next((f"{key}.{leaf}=…" for leaf in _leaves(_all_settings(settings_of(key)))), key)
+
+
 def _explain(key: str, problem: Any) -> str:
     kind, value = problem["type"], problem["input"]
     if kind == "extra_forbidden":
@@ -710,7 +759,13 @@ def _explain(key: str, problem: Any) -> str:
         section = settings_of(parent)
         known = list(section.model_fields) if section is not None else []
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}."
+        elsewhere = [place for place in _leaves(_all_settings()) if place.rpartition(".")[2] == name]
+        if close:
+            hint = f"Did you mean '{close[0]}'?"
+        elif elsewhere:
+            hint = f"Did you mean {' or '.join(map(repr, elsewhere))}?"
+        else:
+            hint = f"There are: {', '.join(known)}."
         return f"{key}: unknown setting. {hint}"
     if kind == "missing":
         return f"{key}: this setting is missing, and has no default."
@@ -718,6 +773,10 @@ def _explain(key: str, problem: Any) -> str:
         close = difflib.get_close_matches(str(value), re.findall("'([^']*)'", problem["ctx"]["expected"]), n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         return f"{key}: {value!r} is not one of {problem['ctx']['expected']}.{hint}"
+    if kind == "model_type":
+        return f"{key}: {value!r}: this is a section; name a setting in it, as in {_example(key)}."
+    if kind in _KINDS:
+        return f"{key}: {value!r}: {_KINDS[kind]} is needed{_as_in(key)}."
     message = problem["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return f"{key}: {message}" if key else message

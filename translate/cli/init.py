@@ -18,24 +18,40 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the corpus and its configuration.")],
     source: Annotated[Path, typer.Option(help="Text in the language to translate from, one sentence a line.")],
     target: Annotated[Path, typer.Option(help="Its translation, line by line.")],
-    source_lang: Annotated[str | None, typer.Option(help="Name of the source language; the file's ending.")] = None,
-    target_lang: Annotated[str | None, typer.Option(help="Name of the target language; the file's ending.")] = None,
+    source_lang: Annotated[
+        str | None, typer.Option(help="Language code, as in en or zh; the file's ending if left out.")
+    ] = None,
+    target_lang: Annotated[
+        str | None, typer.Option(help="The same of the target; both can be told apart by it.")
+    ] = None,
     valid: Annotated[int | None, typer.Option(min=1, help="Validation pairs; 2 % (20 to 1,000) if left out.")] = None,
     test: Annotated[int | None, typer.Option(min=1, help="Test pairs; 2 % (20 to 1,000) if left out.")] = None,
 ) -> None:
     """Make a training folder from two text files."""
+    import warnings
+
     from translate.errors import UserError
     from translate.text.split import split_files
 
     if (folder / "config.toml").exists() or (folder / "data").exists():
         raise UserError(f"{folder} holds a config.toml or data already; nothing was written. Give another folder.")
+    if source.is_file() and target.is_file() and source.samefile(target):
+        raise UserError(f"--source and --target are the same file, {source}.")
     languages = _languages(source, target, source_lang, target_lang)
+    if languages == ("src", "tgt"):
+        warnings.warn(
+            f"the endings of {source} and {target} name no languages, so these are called src and tgt. Scores and "
+            "alignments of Chinese, Japanese and others need to know: give --source-lang and --target-lang.",
+            stacklevel=1,
+        )
     split = split_files(source, target, valid, test)
     try:
         write_project(folder, split, languages)
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}.") from None
     print(
+        f"From {languages[0]} to {languages[1]}, by "
+        f"{'the options' if source_lang and target_lang else 'the endings of the files'}.\n"
         f"{folder}/data: {len(split.train):,} pairs for training, {len(split.valid):,} for validation, "
         f"{len(split.test):,} for test ({split.num_duplicates:,} duplicates dropped).\n"
         f"{folder}/config.toml: every setting with its meaning.\n"

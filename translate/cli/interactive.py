@@ -147,6 +147,9 @@ class Session:
         from translate.errors import UserError
         from translate.figures.heatmap import save_heatmap
 
+        if not name:
+            self.console.print(":save takes the name of a file, as in :save look.png", markup=False)
+            return
         aligned = self._aligned()
         if aligned is None:
             return

@@ -264,7 +264,7 @@ def pair_of(row: Mapping[str, Any], languages: Languages, where: str, names: Ite
 def _missing_column(language: str, names: Iterable[str], where: str) -> str:
     return (
         f"{where}: no column '{language}'; there are: {_joined(names) or 'none'}. "
-        "Columns are named by data.source_lang and data.target_lang."
+        "Columns are named by data.source_lang and data.target_lang, or --source-lang and --target-lang."
     )
 
 
@@ -277,6 +277,7 @@ def _nothing_found(folder: Path, split: str, stem: str, languages: Languages) ->
     hints = []
     for name in (*plain, *itertools.chain(*others)):
         rivals = [entry for entry in there if name in plain or entry.endswith(Path(name).suffix)]
+        rivals = [entry for entry in rivals if entry not in plain]  # the other side is there as it should be
         if name not in there and (close := difflib.get_close_matches(name, rivals, n=1, cutoff=0.7)):
             hints.append(f"'{close[0]}' for '{name}'")
     hint = f" Did you mean {' and '.join(hints)}?" if hints else ""

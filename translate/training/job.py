@@ -116,10 +116,18 @@ def _check_start(config: Config, source: Tokenizer, target: Tokenizer) -> None:
             f"train.init_from = '{config.train.init_from}' has two vocabularies, but model.embedding.tied = 'three' "
             "shares one. Use 'two'."
         )
-    weights = Run.open(Path(config.train.init_from)).best().weights()
+    weights = other_run(config.train.init_from).best().weights()
     with torch.device("meta"):
         shapes = Seq2Seq(config.model, source.size, target.size, config.data.max_length)
     check_fit(shapes, weights, where=config.train.init_from)
+
+
+def other_run(init_from: str) -> Run:
+    """The run that train.init_from names."""
+    try:
+        return Run.open(Path(init_from))
+    except RunError as error:
+        raise RunError(f"train.init_from: {error}") from None
 
 
 def start_vectors(config: Config, source: Tokenizer, target: Tokenizer) -> Iterator[tuple[str, str, dict[int, Vector]]]:
@@ -172,7 +180,7 @@ def splits(test: bool) -> tuple[Split, ...]:
 
 def _tokenizers(config: Config, corpus: Corpus, say: Say) -> tuple[Tokenizer, Tokenizer]:
     if config.train.init_from is not None:
-        return Run.open(Path(config.train.init_from)).tokenizers()
+        return other_run(config.train.init_from).tokenizers()
     if next(corpus.pairs(), None) is None:
         raise DataError(f"{corpus.name} has no pairs: there is nothing to learn from.")
 

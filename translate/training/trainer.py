@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from translate.checkpoint import Checkpoint, Run, check_fit, fill, write_file
+from translate.checkpoint import Checkpoint, check_fit, fill, write_file
 from translate.data.batches import Batch, BatchOrder, BatchStream, Respell, collate, token_batches
 from translate.data.spelling import Spelling
 from translate.decoding.translator import Translation, Translator
@@ -30,7 +30,7 @@ from translate.training.averaging import MovingAverage, average_weights, named_r
 from translate.training.compiling import compile_step
 from translate.training.distributed import ALONE, World
 from translate.training.guided import Guide
-from translate.training.job import Job, start_vectors
+from translate.training.job import Job, other_run, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
 from translate.training.loss import sequence_loss
 from translate.training.objective import Objective
@@ -497,7 +497,7 @@ class Trainer:
     def _start_from_other_run(self) -> None:
         if self.settings.init_from is None:
             return
-        other = Run.open(Path(self.settings.init_from))
+        other = other_run(self.settings.init_from)
         weights = other.best().weights()
         check_fit(self.model, weights, where=str(other.path))
         fill(self.model, weights)
