@@ -161,6 +161,13 @@ def test_compare_is_sacrebleus_test(answer: Callable[..., str], own_run: Path, t
         assert f"{system['chrf']['score']:.4f}" in table
     assert [change["line"] <= 6 for change in ours["changes"][str(better)]] == [True] * 5
     assert all(change["system"] == 100 for change in ours["changes"][str(better)])
+    same = tmp_path / "same"
+    same.write_bytes(mine.read_bytes())
+    equal = json.loads(
+        answer("compare", mine, same, "--reference", reference, "--samples", "50", "--trials", "50", "--json")
+    )
+    assert all(equal["systems"][1][name]["bootstrap"] == 1 for name in ("bleu", "chrf", "ter"))
+    assert all(equal["systems"][1][name]["randomisation"] == 1 for name in ("bleu", "chrf", "ter"))
     text = answer(*arguments, "--metric", "chrf", "--changed", "2")
     assert text.count("\nline ") == 2
     first = ours["changes"][str(better)][0]["line"] - 1

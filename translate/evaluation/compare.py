@@ -105,8 +105,8 @@ def compare(
                 round(float(bootstrap.score), 4),
                 round(float(bootstrap.mean), 4),
                 round(float(bootstrap.ci), 4),
-                None if bootstrap.p_value is None else float(bootstrap.p_value),
-                None if randomised.p_value is None else float(randomised.p_value),
+                _chance(bootstrap, results["bs"][name][0]),
+                _chance(randomised, results["ar"][name][0]),
             )
             for bootstrap, randomised in zip(results["bs"][name], results["ar"][name], strict=True)
         ]
@@ -119,6 +119,13 @@ def compare(
         changes={name: _changes(given[0][1], lines, streams, settings, most_changes) for name, lines in given[1:]},
         sentences=len(given[0][1]),
     )
+
+
+def _chance(row: Any, baseline: Any) -> float | None:
+    """How often chance alone makes a difference as great; sacreBLEU counts greater ones, and gives none for nothing."""
+    if row.p_value is None:
+        return None
+    return 1.0 if row.score == baseline.score else float(row.p_value)
 
 
 def _changes(
