@@ -442,3 +442,22 @@ def test_sound_run_gives_no_warning(tiny_run: Path) -> None:
         warnings.simplefilter("error")
         model = Run.open(tiny_run).load_model()
     assert not model.training
+
+
+def test_what_is_no_run_is_told_what_it_may_be(tmp_path: Path) -> None:
+    run, mine = tmp_path / "runs" / "mine", tmp_path / "mine"
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "config.toml").touch()
+    mine.mkdir()
+    (mine / "config.toml").touch()
+    (tmp_path / "empty").mkdir()
+    for path, hint in (
+        (mine, f"`translate train {mine / 'config.toml'}` makes a run"),
+        (mine / "config.toml", f"`translate train {mine / 'config.toml'}` makes a run"),
+        (tmp_path / "runs", f"Did you mean {run}?"),
+        (run / "checkpoints", f"Did you mean {run}?"),
+        (tmp_path / "empty", "it has no config.toml with checkpoints beside it."),
+    ):
+        with pytest.raises(RunError) as caught:
+            Run.open(path)
+        assert hint in str(caught.value)

@@ -164,6 +164,23 @@ def test_a_search_that_cannot_work_is_refused_before_training(
     assert message in complaint(file, *overrides)
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("steps=5", "steps: unknown setting. Did you mean 'train.steps'?"),
+        ("model.summary=mean", "Did you mean 'model.encoder.summary'?"),
+        ("train=5", "train: 5: this is a section; name a setting in it, as in train.steps=…."),
+        ("train.steps=many", "train.steps: 'many': a whole number is needed."),
+        ("train.clip=much", "a number is needed, as in train.clip="),
+        ("train.betas=0.9", "a list in brackets is needed, as in train.betas=[0.9, 0.999]."),
+        ("train.compile=maybe", "true or false is needed, as in train.compile=false."),
+        ("data.train=[train,back]", """as in 'data.train=["one", "two"]'"""),
+    ],
+)
+def test_what_is_needed_is_said_in_the_users_words(file: Path, override: str, message: str) -> None:
+    assert message in complaint(file, override)
+
+
 def test_training_without_an_end_is_refused(file: Path) -> None:
     file.write_text(SMALLEST.replace("steps = 100", ""))
     assert complaint(file) == f"{file}: train: give 'steps' or 'minutes', so that training has an end"

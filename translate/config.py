@@ -381,8 +381,9 @@ class TrainConfig(Section):
     label_smoothing: float = Field(0.1, ge=0.0, lt=1.0)
     """Share of the probability that is spread over all pieces."""
     teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
-    guided: GuidedConfig = GuidedConfig()
     """Scheduled sampling."""
+    guided: GuidedConfig = GuidedConfig()
+    """Links that attention is taught."""
     valid_every: int = Field(500, ge=1)
     """Updates between validations; each is followed by a checkpoint."""
     metric: Literal["bleu", "chrf", "loss"] = "bleu"

@@ -74,7 +74,9 @@ def command(
         str,
         typer.Option(help="Read the links of step t at step t + k; auto: as two runs agree best on held-out text."),
     ] = "0",
-    diagonal: Annotated[float, typer.Option(min=0.0, help="Prefer links near the diagonal; 4 is a good deal.")] = 0.0,
+    diagonal: Annotated[
+        float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
+    ] = 0.0,
     units: Annotated[
         Unit, typer.Option(help="Words between spaces or characters; auto asks the run's languages.")
     ] = Unit.auto,
@@ -83,7 +85,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option(help="File (- is stdout), or for pictures a folder; RUN/alignment if left out.")
     ] = None,
-    lines: Annotated[str | None, typer.Option(help="Only these lines, as in 1-20.")] = None,
+    lines: Annotated[str | None, typer.Option(help="Only these lines, as in 3 or 1-20.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Gold links: print precision, recall, F1 and AER.")] = None,
     gold_base: GoldBaseOption = Base.auto,
     sentences: Annotated[bool, typer.Option("--sentences", help="With --gold, score every sentence too.")] = False,

@@ -23,12 +23,16 @@ Files = Annotated[
         help="Two text files; or one .tsv, .jsonl or .parquet; or a configuration, whose training data is meant.",
     ),
 ]
-SourceLang = Annotated[str, typer.Option(help="Column of the source, for .jsonl and .parquet.")]
+SourceLang = Annotated[str, typer.Option(help="Column of the source in .jsonl and .parquet; other files need none.")]
 TargetLang = Annotated[str, typer.Option(help="Column of the target.")]
 HeldOutFiles = Annotated[
     list[Path] | None,
     typer.Option("--held-out", help="Source sentences of validation or test, to be found in training; repeatable."),
 ]
+RULES = (  # those of translate.text.clean, which is too slow to load for a help text
+    "They are: empty-side, no-letters, too-long, length-ratio, identical-sides, wrong-script, mojibake, duplicate, "
+    "held-out, control-characters."
+)
 MaxWords = Annotated[int, typer.Option(min=0, help="Words beyond which a side is too long; 0 sets no limit.")]
 MaxRatio = Annotated[float, typer.Option(min=0, help="How far lengths may part, by the corpus's own ratio; 0: any.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -77,7 +81,7 @@ def clean(
     held_out: HeldOutFiles = None,
     max_words: MaxWords = 250,
     max_ratio: MaxRatio = 3.0,
-    only: Annotated[str | None, typer.Option(help="Rules to apply, with commas; all if left out.")] = None,
+    only: Annotated[str | None, typer.Option(help=f"Rules to apply, with commas; all if left out. {RULES}")] = None,
     without: Annotated[str, typer.Option(help="Rules not to apply, with commas.")] = "",
     as_json: AsJson = False,
 ) -> None:

@@ -20,7 +20,10 @@ TITLES = {
 }
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TokenizeOption = Annotated[
-    str | None, typer.Option(help="sacreBLEU's tokenizer for BLEU; by the target language if left out.")
+    str | None,
+    typer.Option(
+        help="sacreBLEU's tokenizer for BLEU, as in 13a, intl, char or zh; by the target language if left out."
+    ),
 ]
 
 

@@ -29,10 +29,13 @@ def command(
     shift: Annotated[
         str, typer.Option(help="Read the attention of step t at step t + k; auto: as the runs agree best.")
     ] = "auto",
-    diagonal: Annotated[float, typer.Option(min=0.0, help="Prefer links near the diagonal; 4 is a good deal.")] = 0.0,
+    diagonal: Annotated[
+        float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
+    ] = 0.0,
     agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = 0.5,
     null: Annotated[
-        float, typer.Option(min=0.0, help="Weight of words without a link; 0 teaches nothing there.")
+        float,
+        typer.Option(min=0.0, help="Weight of words without a link; 0, good with intersect, teaches nothing there."),
     ] = 0.5,
     width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 128,
     steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 2000,

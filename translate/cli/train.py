@@ -14,11 +14,18 @@ def command(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="A configuration file; `translate init` writes one.")
     ],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE", help="Settings to change, as in train.steps=500; docs/settings.md lists all."
+        ),
+    ] = None,
     run: Annotated[
         Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run if there is one.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --run; start it if there is none.")
+    ] = False,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Train the other direction: source and target swapped.")
     ] = False,

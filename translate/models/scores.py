@@ -2,7 +2,8 @@
 
 A score has three parts: `keys`, computed once per sentence; `queries`, computed once per query; and `compare`, which
 sets every query against every key. Both are cut into G groups (heads) before they are compared. To add a score, write
-its class and put it into the table: every command, check and page picks it up from there.
+its class, put it into the table, and its name among the choices of `translate/config.py`: every command, check and page
+picks it up from there.
 """
 
 from __future__ import annotations
