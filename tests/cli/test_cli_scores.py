@@ -222,6 +222,16 @@ def test_runs_of_different_test_sets_are_refused(
     result = command_line("compare", tiny_run, own_run)
     assert result.code == 2
     assert "different test data" in result.err
+    config = (own_run / "config.toml").read_text()
+    config = config.replace('source_lang = "en"', 'source_lang = "fr"').replace(
+        'target_lang = "fr"', 'target_lang = "en"'
+    )
+    (own_run / "config.toml").write_text(config)
+    result = command_line("compare", tiny_run, own_run)
+    assert result.code == 2
+    assert "what they write cannot be compared" in result.err
+    given = ("--source", path, "--reference", path)
+    assert command_line("evaluate", tiny_run, *given, "--split", "valid").code == 2
 
 
 def test_learning_curves_of_runs(answer: Callable[..., str], command_line: Any, tiny_run: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def command(
     import json
 
     from translate.errors import UserError
-    from translate.evaluation.compare import METRICS, compare
+    from translate.evaluation.compare import METRICS, check_lines, compare
     from translate.evaluation.metrics import MetricSettings
 
     unknown = [name for name in metric or [] if name not in METRICS]
@@ -44,6 +44,9 @@ def command(
         raise UserError(f"--metric {unknown[0]}: there are {', '.join(METRICS)}.")
     runs = [path for path in systems if path.is_dir()]
     sources, references, language = _test_set(runs, split, source, reference)
+    for path in systems:
+        if not path.is_dir():  # before any run has to translate
+            check_lines(str(path), _translations(path, sources, device), references)
     named = [(str(path), _translations(path, sources, device)) for path in systems]
     settings = MetricSettings(language, tokenize)
     chosen = list(dict.fromkeys(metric)) if metric else METRICS
@@ -64,7 +67,12 @@ def _test_set(
     from translate.evaluation.evaluate import read_test_set, split_files
     from translate.text.corpus import read_lines
 
-    language = Run.open(runs[0]).config().data.target_lang if runs else ""
+    directions = {run: (data.source_lang, data.target_lang) for run in runs if (data := Run.open(run).config().data)}
+    language = directions[runs[0]][1] if runs else ""
+    for other in runs[1:]:
+        if directions[other] == directions[runs[0]][::-1]:
+            there, back = (" → ".join(directions[run]) for run in (runs[0], other))
+            raise UserError(f"{runs[0]} translates {there}, {other} {back}: what they write cannot be compared.")
     if reference:
         if source is not None:
             return *read_test_set(source, reference)[:2], language

@@ -29,7 +29,7 @@ TokenizeOption = Annotated[
 
 def command(
     run: RunArgument,
-    split: Annotated[str, typer.Option(help="Which of the run's own data: test or valid.")] = "test",
+    split: Annotated[str | None, typer.Option(help="Which of the run's own data: test, if left out, or valid.")] = None,
     source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
     reference: Annotated[
         list[Path] | None, typer.Option(help="Its translations by people; give it again for each further one.")
@@ -64,6 +64,9 @@ def command(
         raise UserError("--source and --reference go together: give both, or neither for the run's own data.")
     if [source, sentences, *(reference or [])].count(Path("-")) > 1 or (as_json and sentences == Path("-")):
         raise UserError("Only one of --source, --reference, --sentences and --json can use stdin or stdout, -.")
+    if source is not None and split is not None:
+        raise UserError("--split is one of the run's own data, and --source a file: give one of both.")
+    split = split or "test"
     languages = Run.open(run).config().data
     own = split_files(run, split) if source is None else None
     files = (own[0], [own[1]]) if own is not None else (source, reference)

@@ -80,13 +80,8 @@ def compare(
     if len(set(names)) < len(names):
         raise UserError(f"{max(names, key=names.count)} is named twice: a system can only be compared with others.")
     for name, lines in systems:
-        for stream in references:
-            if len(lines) != len(stream):
-                raise UserError(
-                    f"{name} has {len(lines)} translations, the reference {len(stream)} lines: "
-                    "line N of each must belong to the same sentence."
-                )
-            check_counts(len(lines), len(stream))
+        check_lines(name, lines, references)
+        check_counts(len(lines), len(references[0]))
     given: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in systems]
     streams = [list(stream) for stream in references]
     tests = {"bs": samples, "ar": trials}
@@ -119,6 +114,16 @@ def compare(
         changes={name: _changes(given[0][1], lines, streams, settings, most_changes) for name, lines in given[1:]},
         sentences=len(given[0][1]),
     )
+
+
+def check_lines(name: str, lines: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Refuse a system that has not translated the sentences of the references."""
+    for stream in references:
+        if len(lines) != len(stream):
+            raise UserError(
+                f"{name} has {len(lines)} translations, the reference {len(stream)} lines: "
+                "line N of each must belong to the same sentence."
+            )
 
 
 def _chance(row: Any, baseline: Any) -> float | None:
