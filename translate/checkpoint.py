@@ -157,6 +157,16 @@ class Run:
             self._put_back()
             yield
 
+    def note_job(self, name: str) -> None:
+        """Note by which job of several processes the run is trained, so that a restart of it can go on."""
+        (self.path / ".job").write_text(name, encoding="utf-8")
+
+    def job(self) -> str | None:
+        try:
+            return (self.path / ".job").read_text(encoding="utf-8")
+        except OSError:
+            return None
+
     def _put_back(self) -> None:
         """A process killed between the two renames of `write_sealed` left the old directory aside and no new one."""
         for folder in (self.checkpoints_path, self.path):

@@ -92,6 +92,13 @@ def test_a_killed_process_is_restarted_and_training_goes_on(
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "Going on from" in said
+    # Without --resume a run that is there already stays as it is, however often torchrun tries.
+    before = (run.path / "config.toml").read_bytes()
+    command = torchrun(project, run.path, environment, "train.steps=80", restarts=1)
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert refused.returncode != 0
+    assert "holds a run already" in refused.stderr
+    assert (run.path / "config.toml").read_bytes() == before
     calm, hit = Run.open(tmp_path / "calm").latest(), run.latest()
     assert calm is not None
     assert hit is not None

@@ -31,6 +31,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     restarted: bool = False  # torchrun started us again after a failure
+    job: str = ""  # what torchrun calls the work of all processes, over restarts
 
     @property
     def leads(self) -> bool:
@@ -76,6 +77,12 @@ class World:
 ALONE = World()
 
 
+def _job() -> str:
+    """By its id where it has one (--rdzv-id, --standalone), else by the launcher that all restarts share."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    return name if name != "none" else f"launcher {os.getppid()}"
+
+
 @contextmanager
 def joined() -> Iterator[World]:
     """Meet the other processes that torchrun has started, if it has."""
@@ -90,6 +97,6 @@ def joined() -> Iterator[World]:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
     try:
-        yield World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), restarts > 0)
+        yield World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), restarts > 0, _job())
     finally:
         dist.destroy_process_group()

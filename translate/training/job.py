@@ -80,7 +80,7 @@ def open_prepared(run: Run) -> Job:
     return Job(config, run, source, target, train, valid, weights, *read_pairs(*split_files(run.path, "valid")))
 
 
-PREPARED = {".lock", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
+PREPARED = {".lock", ".job", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
 
 
 def _create(config: Config, run: Run, test: bool, say: Say) -> None:

@@ -22,7 +22,10 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
     with StopSignals() as signals, joined() as world:
         if world.leads:
             with run.lock():
-                job = _open(config, run, resume or world.restarted, test, reporter, world)
+                mine = world.restarted and run.job() == world.job  # else the first attempt was refused, and rightly
+                if world.job and (resume or mine or not run.exists()):
+                    run.note_job(world.job)
+                job = _open(config, run, resume or mine, test, reporter, world)
                 if job is not None:
                     _train(job, test, reporter, signals, world)
         elif world.from_leader(False):
