@@ -159,7 +159,7 @@ class Run:
 
     def note_job(self, name: str) -> None:
         """Note by which job of several processes the run is trained, so that a restart of it can go on."""
-        (self.path / ".job").write_text(name, encoding="utf-8")
+        write_file(self.path / ".job", name.encode())
 
     def job(self) -> str | None:
         try:

@@ -64,6 +64,11 @@ class DataConfig(Section):
     """Greatest ratio of the two lengths in pieces; pairs beyond it are left out and counted. 0 means no limit."""
 
     @property
+    def direction(self) -> tuple[str, str]:
+        """The languages translated from and into."""
+        return self.source_lang, self.target_lang
+
+    @property
     def train_stems(self) -> list[str]:
         """All training corpora."""
         return [self.train] if isinstance(self.train, str) else self.train

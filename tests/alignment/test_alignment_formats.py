@@ -350,8 +350,8 @@ def test_sentences_without_links_at_the_end_of_a_naacl_file(tmp_path: Path) -> N
     path = tmp_path / "links"
     path.write_text("1 1 1 S\n3 2 1 P\n")
     assert [len(gold.possible) for gold in read_alignments(path).sentences] == [1, 0, 1]
-    assert [len(gold.possible) for gold in read_alignments(path, at_least=5).sentences] == [1, 0, 1, 0, 0]
-    assert len(read_alignments(path, at_least=2).sentences) == 3
+    assert [len(gold.possible) for gold in read_alignments(path).filled(5).sentences] == [1, 0, 1, 0, 0]
+    assert len(read_alignments(path).filled(2).sentences) == 3
     assert [len(gold.possible) for gold in read_alignments(path).filled(4).sentences] == [1, 0, 1, 0]
 
 

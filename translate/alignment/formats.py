@@ -88,8 +88,8 @@ class AlignmentFile:
         return self.format == "NAACL"
 
     def filled(self, count: int) -> AlignmentFile:
-        """The same with at least so many sentences, those at the end without links."""
-        missing = max(0, count - len(self.sentences))
+        """The same with at least so many sentences, those at the end without links, if the file cannot tell of them."""
+        missing = max(0, count - len(self.sentences)) if self.open_ended else 0
         return replace(self, sentences=[*self.sentences, *[Gold(frozenset(), frozenset())] * missing])
 
     def said(self, path: Path) -> str:
@@ -147,11 +147,10 @@ def _decimals(probability: float) -> str:
 # -- whole files ------------------------------------------------------------------------------------------------------
 
 
-def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None, at_least: int = 0) -> AlignmentFile:
+def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None) -> AlignmentFile:
     """Read a file of links in any of our formats, told apart by its content; `-` is stdin.
 
-    A NAACL file does not say how many sentences there are after its last link: `sentences` does, where it is known, or
-    `at_least`, where there may be more.
+    A NAACL file does not say how many sentences there are after its last link: `sentences` does, where it is known.
     """
     content = _read_bytes(path)
     if content.startswith(NPZ_MAGIC):
@@ -162,7 +161,7 @@ def read_alignments(path: Path, base: Base = "auto", sentences: int | None = Non
         records = _read_json_lines(lines, path)
         return AlignmentFile([_gold_of(record) for record in records], "JSON lines", 0, "")
     if NAACL_LINE.fullmatch(first.strip(" \t\r")):
-        return AlignmentFile(_read_naacl(lines, path, base, sentences, at_least), "NAACL", 0 if base == "0" else 1, "")
+        return AlignmentFile(_read_naacl(lines, path, base, sentences), "NAACL", 0 if base == "0" else 1, "")
     golds = [parse_gold(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     counted_from, detected = _detect_base(golds) if base == "auto" else (int(base), "")
     if counted_from:
@@ -244,7 +243,7 @@ def _number(text: str | None) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None, at_least: int) -> list[Gold]:
+def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None) -> list[Gold]:
     """Read one link a line; a word 0 stands for no word in files that count from 1, and is left out."""
     first = 0 if base == "0" else 1
     links: dict[int, dict[Link, tuple[bool, float | None]]] = {}
@@ -265,8 +264,7 @@ def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None,
     last = max(links, default=0)
     if count is not None and last > count:
         raise DataError(f"{path} has links of sentence {last}, but there are only {count} sentences.")
-    count = max(last, at_least) if count is None else count
-    return [_gold_from(links.get(sentence, {})) for sentence in range(1, count + 1)]
+    return [_gold_from(links.get(sentence, {})) for sentence in range(1, (last if count is None else count) + 1)]
 
 
 def _gold_from(links: Mapping[Link, tuple[bool, float | None]]) -> Gold:

@@ -45,7 +45,7 @@ def command(
     reference = read_alignments(gold, gold_base.value)
     count = len(reference.sentences)
     if reference.open_ended:
-        given = read_alignments(hypothesis, hypothesis_base.value, at_least=count)
+        given = read_alignments(hypothesis, hypothesis_base.value).filled(count)
         reference = reference.filled(len(given.sentences))
     else:
         given = read_alignments(hypothesis, hypothesis_base.value, sentences=count)

@@ -226,9 +226,9 @@ def check_directions(run: Path, reverse: Path, option: str = "--reverse") -> Non
     from translate.checkpoint import Run
     from translate.errors import UserError
 
-    ours, theirs = (Run.open(path).config().data for path in (run, reverse))
-    there, back = (ours.source_lang, ours.target_lang), (theirs.target_lang, theirs.source_lang)
-    if there == (theirs.source_lang, theirs.target_lang) and there != back:
+    there, theirs = (Run.open(path).config().data.direction for path in (run, reverse))
+    back = theirs[::-1]
+    if there == theirs and there != back:
         raise UserError(
             f"{option} {reverse} translates {' → '.join(there)}, as {run} does: give a run that translates back, "
             f"{' → '.join(reversed(there))}."

@@ -38,16 +38,17 @@ def command(
     from translate.errors import UserError
     from translate.evaluation.compare import METRICS, check_lines, compare
     from translate.evaluation.metrics import MetricSettings
+    from translate.text.corpus import read_lines
 
     unknown = [name for name in metric or [] if name not in METRICS]
     if unknown:
         raise UserError(f"--metric {unknown[0]}: there are {', '.join(METRICS)}.")
     runs = [path for path in systems if path.is_dir()]
     sources, references, language = _test_set(runs, split, source, reference)
-    for path in systems:
-        if not path.is_dir():  # before any run has to translate
-            check_lines(str(path), _translations(path, sources, device), references)
-    named = [(str(path), _translations(path, sources, device)) for path in systems]
+    files = {path: list(read_lines(path)) for path in systems if path not in runs}
+    for path, lines in files.items():  # before any run has to translate
+        check_lines(str(path), lines, references)
+    named = [(str(path), files.get(path) or _translations(path, sources, device)) for path in systems]
     settings = MetricSettings(language, tokenize)
     chosen = list(dict.fromkeys(metric)) if metric else METRICS
     comparison = compare(named, references, settings, chosen, samples, trials, changed)
@@ -67,7 +68,7 @@ def _test_set(
     from translate.evaluation.evaluate import read_test_set, split_files
     from translate.text.corpus import read_lines
 
-    directions = {run: (data.source_lang, data.target_lang) for run in runs if (data := Run.open(run).config().data)}
+    directions = {run: Run.open(run).config().data.direction for run in runs}
     language = directions[runs[0]][1] if runs else ""
     for other in runs[1:]:
         if directions[other] == directions[runs[0]][::-1]:
@@ -93,13 +94,10 @@ def _test_set(
 
 
 def _translations(path: Path, sources: list[str] | None, device: str) -> list[str]:
-    """A file's lines, or what a run makes of the sources; what it has kept is not made again."""
+    """What a run makes of the sources; what it has kept is not made again."""
     from translate.cli.options import load_translator
     from translate.evaluation.kept import translate_kept
-    from translate.text.corpus import read_lines
 
-    if not path.is_dir():
-        return list(read_lines(path))
     assert sources is not None
     kept = translate_kept(path, load_translator(path, None, device), sources)
     return [translation.text for translation in kept.translations]

@@ -206,9 +206,8 @@ class History:
         grouped = ended.sentences[order]
         firsts = torch.searchsorted(grouped, grouped)  # of its sentence, for each
         rank = torch.arange(len(order), device=order.device) - firsts
-        whole = (ended.missing[order] == 0) | (
-            ended.missing[order[firsts]] > 0
-        )  # else another has all that is required
+        missing = ended.missing[order]
+        whole = (missing == 0) | (missing[firsts] > 0)  # else the first of its sentence has all that is required
         order = order[(rank < (most or num_best)) & whole]
         tokens, totals, weights = self._trace(ended.rows[order], ended.lengths[order])
         found: list[list[Hypothesis]] = [[] for _ in range(valid.size(0))]

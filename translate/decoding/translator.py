@@ -84,10 +84,10 @@ class Translator:
         run = Run.open(Path(path))
         source, target = run.tokenizers()
         others = []
-        languages = _direction(run)
+        direction = run.config().data.direction
         for other in map(Run.open, map(Path, ensemble)):
-            if _direction(other) != languages:
-                there, here = (" → ".join(pair) for pair in (_direction(other), languages))
+            if other.config().data.direction != direction:
+                there, here = (" → ".join(pair) for pair in (other.config().data.direction, direction))
                 raise RunError(
                     f"{other.path} translates {there}, {path} {here}: runs of an ensemble translate the same way. "
                     "A run of the other direction can rank again (--rerank)."
@@ -131,7 +131,7 @@ class Translator:
         search = search or self.search
         _check(search, num_best, required)
         sentences = self._encode(lines, search.max_source, range(first_line, first_line + len(lines)))
-        seen = [self._read_part(line, search.max_source) for line in lines] if search.keep_entities else lines
+        seen = list(map(self._read_part, lines, sentences)) if search.keep_entities else lines
         wishes = make_wishes(self.target, seen, prefixes, required, search.keep_entities, first_line)
         banned = self._banned_pieces(search.banned)
         replaces = search.replace_unknown and self.target.whole_words
@@ -239,12 +239,10 @@ class Translator:
                 )
         return [sentence[:longest] for sentence in sentences]
 
-    def _read_part(self, line: str, longest: int) -> str:
-        """What of a line the model reads."""
-        if len(line) <= longest:  # no piece is shorter than a character
-            return line
+    def _read_part(self, line: str, read: Sequence[int]) -> str:
+        """What of a line the model reads, of which these pieces are left."""
         spans = self.source.encode_spans(line)[1]
-        return line if len(spans) <= longest else line[: spans[longest - 1][1]]
+        return line if len(spans) <= len(read) else line[: spans[len(read) - 1][1]]
 
     def _banned_pieces(self, phrases: tuple[str, ...]) -> list[Pieces]:
         if phrases not in self._banned:
@@ -273,11 +271,6 @@ class Translator:
     def _empty(self) -> Translation:
         attention = None if self.model.decoder.attention is None else np.ones((1, 1), dtype=np.float32)
         return Translation("", 0.0, 0.0, (EOS,), (EOS,), attention, tuple(self.target.pieces([EOS])), (0.0,))
-
-
-def _direction(run: Run) -> tuple[str, str]:
-    data = run.config().data
-    return data.source_lang, data.target_lang
 
 
 def _check(search: SearchConfig, num_best: int, required: Sequence[Sequence[str]] | None) -> None:

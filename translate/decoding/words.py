@@ -47,9 +47,8 @@ def banned_pieces(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[Pieces]:
 
 def _spellings(text: str, index: dict[str, int], longest: int) -> Iterator[Pieces]:
     """All ways to cut a text into pieces, long pieces first."""
-    follow: list[list[tuple[int, int]]] = [
-        [] for _ in text
-    ]  # pieces from each place that lead to the end, and where to
+    # For each place the pieces from there that can lead to the end, and where they stop.
+    follow: list[list[tuple[int, int]]] = [[] for _ in text]
     for begin in reversed(range(len(text))):
         for end in range(min(begin + longest, len(text)), begin, -1):
             piece = index.get(text[begin:end])
@@ -84,7 +83,7 @@ def make_wishes(
         prefix = _known(tokenizer, prefixes[i], f"{where}: the prefix") if prefixes is not None else ()
         phrases = [_known(tokenizer, word, f"{where}: the required") for word in required[i]] if required else []
         if keep_entities:
-            spelt = [_pieces_of(tokenizer, entity) for entity in _ENTITY.finditer(line)]
+            spelt = [_pieces_of(tokenizer, entity) for entity in entities(line)]
             if len(spelt) > MOST_ENTITIES:
                 warnings.warn(
                     f"{where} has {len(spelt)} e-mail addresses, URLs and numbers; the first {MOST_ENTITIES} are kept.",
@@ -96,9 +95,9 @@ def make_wishes(
     return wishes
 
 
-def entities(line: str) -> list[str]:
-    """The e-mail addresses, URLs and numbers of a line."""
-    return [match.group() for match in _ENTITY.finditer(line)]
+def entities(line: str) -> list[re.Match[str]]:
+    """The e-mail addresses, URLs and numbers of a line, where they stand."""
+    return list(_ENTITY.finditer(line))
 
 
 def _pieces_of(tokenizer: Tokenizer, entity: re.Match[str]) -> Pieces:

@@ -276,8 +276,8 @@ def _nothing_found(folder: Path, split: str, stem: str, languages: Languages) ->
     plain, *others = wanted
     hints = []
     for name in (*plain, *itertools.chain(*others)):
-        rivals = [entry for entry in there if name in plain or entry.endswith(Path(name).suffix)]
-        rivals = [entry for entry in rivals if entry not in plain]  # the other side is there as it should be
+        # The other side, where it is there, is no rival: it is as it should be.
+        rivals = [e for e in there if e not in plain and (name in plain or e.endswith(Path(name).suffix))]
         if name not in there and (close := difflib.get_close_matches(name, rivals, n=1, cutoff=0.7)):
             hints.append(f"'{close[0]}' for '{name}'")
     hint = f" Did you mean {' and '.join(hints)}?" if hints else ""

@@ -63,7 +63,7 @@ class Guide:
 
 def read_links(path: Path, num_lines: int) -> Sequence[Gold]:
     """The links of every line of the training data."""
-    found = read_alignments(path, at_least=num_lines).sentences
+    found = read_alignments(path).filled(num_lines).sentences
     if len(found) < num_lines:
         raise DataError(
             f"train.guided.links: {path} has {len(found):,} lines of links, but the training data has a pair at line "

@@ -394,7 +394,7 @@ def _with_shift(
 def _read_links(path: Path, lines: Sequence[int]) -> Mapping[int, Sequence[Link]]:
     """The given links of the lines of a text."""
     last = max(lines, default=0)
-    found = read_alignments(path, at_least=last).sentences
+    found = read_alignments(path).filled(last).sentences
     if len(found) < last:
         raise DataError(
             f"--links {path} has {len(found):,} lines, but the text has a pair at line {last:,}: line N of each must "
