@@ -143,7 +143,7 @@ def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
 
 
 def ours(model: Seq2Seq, batch: Batch) -> Tensor:
-    decoded, source = model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
+    decoded, source = model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in, 1.0, batch.tgt_lengths)
     return sequence_loss(model, decoded, source, batch.tgt_out, batch.tgt_valid, SMOOTHING).smoothed
 
 

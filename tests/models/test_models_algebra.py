@@ -7,10 +7,11 @@ from functools import cache
 import pytest
 import torch
 from covering import DECODER, EMBEDDING, ENCODER, Row, configure, cover, describe, one_at_a_time
-from small_models import Inputs, build, check_close, encode, make_inputs, output, run, tensors_in
+from small_models import Inputs, build, check_close, encode, make_inputs, output, run, sample, tensors_in
 from torch import Tensor
 
 from translate.config import ModelConfig
+from translate.models.decoders import Steps
 from translate.models.encoders import ENCODERS
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -46,6 +47,29 @@ def test_forward_is_the_chain_of_steps(config: ModelConfig) -> None:
         features, state, weights = model.decoder.step(token, state, source)
         check_close(features, decoded.features[:, t])
         check_close(weights, None if decoded.weights is None else decoded.weights[:, t])
+
+
+@every_model
+def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> None:
+    """With the targets' lengths the loop drops rows; real steps and gradients are what they are without."""
+    model = built(config)
+    batch = make_inputs(lengths=(3, 5, 2) * 7, steps=5)
+    lengths = torch.tensor([5, 3, 5, 4, 5] + [4] * 4 + [2] * 8 + [1] * 4)  # the second row ends before the third
+    real = torch.arange(5) < lengths.unsqueeze(1)  # (B, T)
+    found = []
+    for given in (lengths, None):
+        source = model.encode(batch.src, batch.src_valid, batch.src_lengths)
+        decoded = model.decoder(batch.tgt_in, source, given)
+        parts = [decoded.features, *(decoded.notes.values()), *([] if decoded.weights is None else [decoded.weights])]
+        loss = sum((part[real] * sample(*part[real].shape)).sum() for part in parts)
+        moved = [one for one in model.parameters() if one.requires_grad]
+        found.append((parts, torch.autograd.grad(loss, moved, allow_unused=True)))
+    (some, grads), (every, all_grads) = found
+    for one, other in zip(some, every, strict=True):
+        check_close(one[real], other[real])
+    for one, other in zip(grads, all_grads, strict=True):
+        check_close(one, other)
+    assert Steps(batch.tgt_in, lengths).rows == [21, 21, 12, 12, 12]
 
 
 @every_model
@@ -132,10 +156,11 @@ def test_a_source_of_nothing_but_padding_does_no_harm(config: ModelConfig) -> No
 
 @every_model
 def test_training_moves_every_parameter(config: ModelConfig) -> None:
-    """A step in fp32, then one in bf16, on a batch in which one source is empty."""
+    """Steps in fp32, then in bf16, on a batch in which one source is empty."""
     model, tgt = build(config, torch.float32).train(), HOLLOW.tgt_in
     torch.manual_seed(3)
-    for half in (False, True):
+    moved: dict[bool, set[str]] = {False: set(), True: set()}
+    for half in (False, True) * 3:  # by some draws a sparsemax is saturated at every step, and its score stands still
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
             decoded, source = run(model, HOLLOW, progress=0.5)
             log_probs = output(model, decoded, source)
@@ -148,13 +173,14 @@ def test_training_moves_every_parameter(config: ModelConfig) -> None:
         assert loss.isfinite()
         model.zero_grad()
         loss.backward()
-        idle = set()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, f"{name} is not part of the model's function"
             assert parameter.grad.isfinite().all(), name
-            if not parameter.grad.any():
-                idle.add(name)
+            if parameter.grad.any():
+                moved[half].add(name)
             parameter.data -= 0.1 * parameter.grad
+    for half in (False, True):
+        idle = {name for name, _ in model.named_parameters()} - moved[half]
         if config.attention.score == "linear":  # the query's share cancels, but for roundings
             idle -= {"decoder.attention.score.query.weight"}
         # A summary of zeros leaves the bridge its bias alone.

@@ -38,6 +38,7 @@ class Batch:
     tgt_in: Tensor  # (B, T): BOS, pieces
     tgt_out: Tensor  # (B, T): pieces, EOS
     tgt_valid: Tensor  # (B, T)
+    tgt_lengths: Tensor  # (B,), on the CPU always
     num_tokens: int
     """Real target tokens, end symbols included; of a shard, those of the whole batch."""
     rows: Rows
@@ -68,7 +69,7 @@ def _collated(pairs: Sequence[tuple[Any, Any]], rows: Rows) -> Batch:
     tgt_in = tgt_out.roll(1, dims=1)  # (B, T)
     tgt_in[:, 0] = BOS
     tgt_in.masked_fill_(~tgt_valid, PAD)
-    return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, int(tgt_lengths.sum()), rows)
+    return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, tgt_lengths, int(tgt_lengths.sum()), rows)
 
 
 def collate_shard(
@@ -76,14 +77,13 @@ def collate_shard(
 ) -> Batch:
     """The share of one of `size` processes in a batch, dealt out so that all have like many tokens.
 
-    Where there are fewer pairs than processes, some get a pair that does not count.
+    The longest targets come first, so that the decoder can leave out rows that have ended. Where there are fewer pairs
+    than processes, some get a pair that does not count.
     """
     pairs: list[tuple[Any, Any]] = [dataset[int(row)] for row in rows]
     if respell is not None:
         pairs = [respell(epoch, int(dataset.lines[row]), *pair) for row, pair in zip(rows, pairs, strict=True)]
-    if size == 1:
-        return _collated(pairs, rows)
-    by_length = np.argsort(-dataset.tgt_lengths[rows], kind="stable")
+    by_length = np.argsort([-len(tgt) for _, tgt in pairs], kind="stable")
     turns = np.arange(len(rows)) % (2 * size)  # there and back again: 0 1 2 2 1 0 0 1 2 …
     mine = by_length[np.minimum(turns, 2 * size - 1 - turns) == rank]
     taken = mine if len(mine) else np.zeros(1, np.int64)

@@ -101,6 +101,42 @@ class CopyGate(nn.Module):
         return torch.logaddexp(rest.clamp(min=tiny).log() + log_probs, copied.clamp(min=tiny).log())
 
 
+_LEAST_LEAVING = 8  # rows that are worth a smaller batch
+
+
+class Steps:
+    """Which rows of a batch take part in each step of a loop over (B, T) tokens: the first so many.
+
+    Rows leave by eights, and as few as make the rest a multiple of four: products run faster on those.
+    """
+
+    def __init__(self, tokens: Tensor, lengths: Tensor | None) -> None:
+        self.shape = tokens.shape
+        num_rows, num_steps = tokens.shape
+        self.rows = [num_rows] * num_steps
+        if lengths is not None:
+            later = lengths.flip(0).cummax(dim=0).values  # the longest of the last 1, 2, … rows
+            needed = (later.unsqueeze(0) > torch.arange(num_steps).unsqueeze(1)).sum(dim=1)  # (T,)
+            for step, count in enumerate(((needed + 3) // 4 * 4).tolist()):
+                before = self.rows[step - 1] if step else num_rows
+                self.rows[step] = count if count <= before - _LEAST_LEAVING else before
+        self.whole = sum(self.rows) == num_rows * num_steps
+        places = [torch.arange(count) + step * num_rows for step, count in enumerate(self.rows)]
+        self._places = None if self.whole else torch.cat(places).to(tokens.device, non_blocking=True)  # (N,)
+
+    def flat(self, tokens: Tensor) -> Tensor:
+        """(B, T) -> (N,), one step after the other."""
+        flat = tokens.t().flatten()
+        return flat if self._places is None else flat[self._places]
+
+    def padded(self, found: Tensor) -> Tensor:
+        """(N, …) -> (B, T, …), zero where a row has left."""
+        num_rows, num_steps = self.shape
+        if self._places is not None:
+            found = found.new_zeros(num_rows * num_steps, *found.shape[1:]).index_copy(0, self._places, found)
+        return found.unflatten(0, (num_steps, num_rows)).transpose(0, 1)
+
+
 class Decoder(nn.Module):
     """What all decoders share: how they start, loop and look, and how features become probabilities.
 
@@ -174,20 +210,33 @@ class Decoder(nn.Module):
         found, state, weights = self._transition(self._hoist(embedded), embedded, state, source)
         return self._readout(embedded, *found), state, weights
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S)."""
-        embedded = self.embed(tgt_in)  # (B, T, E)
+    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
+        """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S).
+
+        With `lengths` (B,) on the CPU, rows leave the loop when they and all after them have ended, so it is best to
+        have the longest first; what is found beyond the end of a row is of no use, and may be zero.
+        """
+        steps = Steps(tgt_in, lengths)
+        embedded = self.embed(steps.flat(tgt_in))  # (N, E): step after step, at each the rows that are not done
         state = self.start(source)
         founds, all_weights, all_notes = [], [], []
-        hoisted = self._hoist(embedded)  # (B, T, gates · H)
+        parts = (self._hoist(embedded).split(steps.rows), embedded.split(steps.rows))  # (B, gates · H), (B, E) each
         with one_gradient():
-            for gates, one in zip(hoisted.unbind(dim=1), embedded.unbind(dim=1), strict=True):
+            for gates, one in zip(*parts, strict=True):
+                if len(one) < len(source.tokens):
+                    state, source = state.first(len(one)), source.first(len(one))
                 found, state, weights = self._transition(gates, one, state, source)
                 founds.append(found)
                 all_weights.append(weights)
                 all_notes.append(state.notes)
-        columns = [torch.stack(column, dim=1) for column in zip(*founds, strict=True)]  # (B, T, …) each
-        return Decoded(self._readout(embedded, *columns), stack_steps(all_weights), stack_notes(all_notes))
+        columns = [torch.cat(column) for column in zip(*founds, strict=True)]  # (N, …) each
+        return Decoded(
+            steps.padded(self._readout(embedded, *columns)),
+            None
+            if all_weights[0] is None
+            else steps.padded(torch.cat([one for one in all_weights if one is not None])),
+            {name: steps.padded(torch.cat([notes[name] for notes in all_notes])) for name in all_notes[0]},
+        )
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """What of a step can be computed for all steps at once: (…, E) -> (…, gates · H)."""
@@ -231,17 +280,6 @@ class Decoder(nn.Module):
         src = source.tokens if rows is None else source.tokens[rows]  # (N, S)
         mixed: Tensor = self.copy(features, log_probs, weights, src, src > EOS)
         return mixed
-
-
-def stack_steps(weights: list[Tensor | None]) -> Tensor | None:
-    """The weights (B, S) of all steps as (B, T, S), if there are any."""
-    there = [one for one in weights if one is not None]
-    return torch.stack(there, dim=1) if there else None
-
-
-def stack_notes(notes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The notes (B,) of all steps as (B, T)."""
-    return {name: torch.stack([one[name] for one in notes], dim=1) for name in (notes[0] if notes else ())}
 
 
 class _Maxout(Function):
@@ -310,10 +348,10 @@ class LuongDecoder(Decoder):
         state = super().start(source)
         return replace(state, fed=state.hidden[0].new_zeros(source.tokens.size(0), self.extra_width))
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
+    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
         assert self.attention is not None
         if self.extra_width or self.attention.covered is not None:
-            return super().forward(tgt_in, source)
+            return super().forward(tgt_in, source, lengths)
         state = self.start(source)
         states = self.stack.unroll(self.embed(tgt_in), state.hidden, state.masks)  # (B, T, H)
         steps = torch.arange(tgt_in.size(1), device=tgt_in.device).expand(tgt_in.shape)  # (B, T)
@@ -424,7 +462,7 @@ class PlainDecoder(Decoder):
     def _build(self) -> None:
         self.combine = Product(self.context_width + self.width, self.width, bias=False)
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
+    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
         state = self.start(source)
         summary = source.summary.unsqueeze(1).expand(-1, tgt_in.size(1), -1)  # (B, T, D)
         inputs = torch.cat([self.embed(tgt_in), summary.to(self.bridge.weight.dtype)], dim=-1)  # (B, T, E + D)

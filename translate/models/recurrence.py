@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from translate.models.dropout import Dropout, dropout
-from translate.models.loops import Product, in_rows, one_gradient
+from translate.models.loops import Product, in_rows, one_gradient, tanh_
 
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
 
@@ -27,7 +27,7 @@ class _GruUpdate(Function):
         width = before.size(1)
         both = (input_gates[:, : 2 * width] + hidden_gates[:, : 2 * width]).sigmoid_()  # (B, 2H)
         candidate = hidden_gates[:, 2 * width :]  # (B, H)
-        new = torch.addcmul(input_gates[:, 2 * width :], both[:, :width], candidate).tanh_()  # (B, H)
+        new = tanh_(torch.addcmul(input_gates[:, 2 * width :], both[:, :width], candidate))  # (B, H)
         ctx.save_for_backward(both, candidate, new, before)
         return torch.lerp(new, before, both[:, width:])  # (1 − z) n + z h
 
@@ -85,7 +85,7 @@ class _GruUnrolled(Function):
             hidden_gates = torch.addmm(bias_hh, before, recurrent)  # (B, 3H)
             both.add_(hidden_gates[:, : 2 * width]).sigmoid_()
             candidate.copy_(hidden_gates[:, 2 * width :])
-            new.addcmul_(both[:, :width], candidate).tanh_()
+            tanh_(new.addcmul_(both[:, :width], candidate))
             before = torch.lerp(new, before, both[:, width:], out=after)
         ctx.save_for_backward(inputs, gates, candidates, states, weight_ih, weight_hh)
         return states[1:]

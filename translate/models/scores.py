@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from translate.models.loops import Product, cached_slices
+from translate.models.loops import Product, cached_slices, tanh_
 
 MOST_ELEMENTS = 1 << 24  # of the (B, G, T, S, A) tensor of a comparison that exist at once
 
@@ -172,7 +172,7 @@ def _additive_scores(queries: Tensor, keys: Tensor, v: Tensor, units: Tensor | N
     for some in slices:
         part = room[: some.stop - some.start] if units is None else units[some]
         torch.add(queries[some].unsqueeze(3), keys[some].unsqueeze(2), out=part)
-        scores[some] = part.tanh_() @ v[0]
+        scores[some] = tanh_(part) @ v[0]
     return scores
 
 

@@ -41,11 +41,17 @@ class Seq2Seq(nn.Module):
         return EncodedSource(src, memory, src_valid, self.decoder.prepare(memory, src_valid), summary, progress)
 
     def forward(
-        self, src: Tensor, src_valid: Tensor, src_lengths: Tensor, tgt_in: Tensor, progress: float = 1.0
+        self,
+        src: Tensor,
+        src_valid: Tensor,
+        src_lengths: Tensor,
+        tgt_in: Tensor,
+        progress: float = 1.0,
+        tgt_lengths: Tensor | None = None,
     ) -> tuple[Decoded, EncodedSource]:
         """Read the sources and write the targets under teacher forcing."""
         source = self.encode(src, src_valid, src_lengths, progress)
-        return self.decoder(tgt_in, source), source
+        return self.decoder(tgt_in, source, tgt_lengths), source
 
     @property
     def num_parameters(self) -> int:

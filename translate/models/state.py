@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from torch import Tensor
+
+Pick = Callable[[Tensor], Tensor]
 
 
 class Rows:
@@ -13,24 +16,30 @@ class Rows:
 
     def select(self, rows: Tensor) -> Self:
         """The same thing for the given rows, in the given order, with repetitions where asked."""
-        picked: Self = _select(self, rows, {})
-        return picked
+        return self._mapped(lambda tensor: tensor.index_select(0, rows), {})
+
+    def first(self, count: int) -> Self:
+        """The same thing for the first rows, without a copy."""
+        return self._mapped(lambda tensor: tensor[:count], {})
+
+    def _mapped(self, pick: Pick, done: dict[int, Tensor]) -> Self:
+        return type(self)(**{f.name: _map(getattr(self, f.name), pick, done) for f in fields(self)})  # type: ignore[arg-type]
 
 
-def _select(value: Any, rows: Tensor, done: dict[int, Tensor]) -> Any:
-    """`done` has what was picked before: a tensor that stands in two places is copied once and stays in both."""
+def _map(value: Any, pick: Pick, done: dict[int, Tensor]) -> Any:
+    """`done` has what was picked before: a tensor that stands in two places is picked once and stays in both."""
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, Tensor):
         if id(value) not in done:
-            done[id(value)] = value.index_select(0, rows)
+            done[id(value)] = pick(value)
         return done[id(value)]
     if isinstance(value, tuple):
-        return tuple(_select(part, rows, done) for part in value)
+        return tuple(_map(part, pick, done) for part in value)
     if isinstance(value, dict):
-        return {name: _select(part, rows, done) for name, part in value.items()}
-    assert isinstance(value, Rows), f"cannot select rows of {type(value).__name__}"
-    return type(value)(**{f.name: _select(getattr(value, f.name), rows, done) for f in fields(value)})  # type: ignore[arg-type]
+        return {name: _map(part, pick, done) for name, part in value.items()}
+    assert isinstance(value, Rows), f"cannot pick rows of {type(value).__name__}"
+    return value._mapped(pick, done)
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,11 @@ class SourceCache(Rows):
     """All that attention needs of the source and that does not change while the target is written."""
 
     keys: Tensor  # (B, G, S, A / G)
-    values: Tensor  # (B, G, S, C / G)
+    values: Tensor  # (B, G, S, C / G), or of more rows, of which the first count
+
+    def first(self, count: int) -> SourceCache:
+        """The values stay whole: `mix` takes what it needs, and their gradient is formed in one place."""
+        return SourceCache(self.keys[:count], self.values)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,13 @@ class EncodedSource(Rows):
     def for_steps(self) -> EncodedSource:
         """The same without the memory, which no step reads: the cache has what attention needs, and rows are copied."""
         return replace(self, memory=self.memory[:, :0])
+
+    def first(self, count: int) -> EncodedSource:
+        """The first rows, for the steps of a loop."""
+        cache = None if self.cache is None else self.cache.first(count)
+        return EncodedSource(
+            self.tokens[:count], self.memory[:count], self.valid[:count], cache, self.summary[:count], self.progress
+        )
 
 
 @dataclass(frozen=True)

@@ -72,16 +72,17 @@ class _VocabularyLoss(Function):
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
             logits = F.linear(features[part], weight)  # (n, V), in half precision under autocast
-            table = logits.to(wide)  # becomes log probabilities, then the gradient of the logits
+            table = logits.to(wide)  # becomes probabilities, then the gradient of the logits
             for some in cached_slices(len(table), table.size(1), table.device):
                 values, chosen = table[some].add_(bias), targets[part][some].unsqueeze(1)
-                torch.log_softmax(values, dim=-1, out=values)
-                gold[part][some] = values.gather(1, chosen).squeeze(1)
+                picked, mean, top = values.gather(1, chosen).squeeze(1), values.mean(dim=1), values.amax(dim=1)
+                torch.softmax(values, dim=-1, out=values)
+                total = top - values.amax(dim=1).log()  # log Σ exp of the logits: the greatest has p = exp(top) / Σ
+                gold[part][some] = picked - total
                 if smoothing:
-                    loss -= smoothing * values.mean(dim=1).sum()
+                    loss -= smoothing * (mean - total).sum()
                 if grads is None:
-                    continue
-                values.exp_()  # p − smoothing / V − (1 − smoothing) at the target
+                    continue  # values: p − smoothing / V − (1 − smoothing) at the target
                 if smoothing:
                     values -= smoothing / len(weight)
                 values.scatter_add_(1, chosen, values.new_full((), smoothing - 1).expand_as(chosen))

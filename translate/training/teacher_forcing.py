@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from translate.config import TeacherForcingConfig
-from translate.models.decoders import stack_notes, stack_steps
 from translate.models.loops import one_gradient
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -61,7 +60,18 @@ def decode_mixed(
             if not needless[t + 1]:
                 own = _own_word(model, feature, weight, source, config, generator)  # (B,)
                 token = torch.where(forced[:, t + 1], token, own)
-    return Decoded(torch.stack(features, dim=1), stack_steps(weights), stack_notes(notes))
+    return Decoded(torch.stack(features, dim=1), _stack_steps(weights), _stack_notes(notes))
+
+
+def _stack_steps(weights: list[Tensor | None]) -> Tensor | None:
+    """The weights (B, S) of all steps as (B, T, S), if there are any."""
+    there = [one for one in weights if one is not None]
+    return torch.stack(there, dim=1) if there else None
+
+
+def _stack_notes(notes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The notes (B,) of all steps as (B, T)."""
+    return {name: torch.stack([one[name] for one in notes], dim=1) for name in (notes[0] if notes else ())}
 
 
 @torch.no_grad()
