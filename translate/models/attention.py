@@ -323,6 +323,11 @@ class Attention(nn.Module):
         # How past looks change a key: k_ts = k_s + w · Σ_{t' < t} α_t's (See et al. 2017, eq. 11, for any score).
         self.covered = nn.Parameter(torch.empty(1, self.score.key_width)) if config.coverage else None
 
+    @property
+    def is_one_sum(self) -> bool:
+        """Whether the context is one sum over the values and nothing but the decoder reads it."""
+        return self.num_groups == 1 and not self.hops
+
     def prepare(self, memory: Tensor, valid: Tensor) -> SourceCache:
         """All that depends on the source alone, once per sentence."""
         keys, values = self.score.prepare(memory)
@@ -358,7 +363,7 @@ class Attention(nn.Module):
 
         scores = self.score(query, keys)  # (B, G, T, S)
         weights = self.scope(scores, Place(query, steps, source.valid), select)  # (B, G, T, S), float32
-        values = source.cache.values  # (B, G, S, C / G)
+        values = source.cache.values if source.cache.read is None else source.cache.read  # (B, G, S, C / G)
         context = mix(weights.to(values.dtype), values)  # (B, G, T, C / G)
         context = context.transpose(1, 2).flatten(2)  # (B, T, C)
         mean = weights.mean(dim=1) if weights.size(1) > 1 else weights.squeeze(1)  # (B, T, S)

@@ -124,10 +124,10 @@ class Steps:
         places = [torch.arange(count) + step * num_rows for step, count in enumerate(self.rows)]
         self._places = None if self.whole else torch.cat(places).to(tokens.device, non_blocking=True)  # (N,)
 
-    def flat(self, tokens: Tensor) -> Tensor:
-        """(B, T) -> (N,), one step after the other."""
-        flat = tokens.t().flatten()
-        return flat if self._places is None else flat[self._places]
+    def flat(self, given: Tensor) -> Tensor:
+        """(B, T, …) -> (N, …), one step after the other."""
+        flat = given.transpose(0, 1).flatten(0, 1)
+        return flat if self._places is None else flat.index_select(0, self._places)
 
     def padded(self, found: Tensor) -> Tensor:
         """(N, …) -> (B, T, …), zero where a row has left."""
@@ -216,7 +216,8 @@ class Decoder(nn.Module):
         With `lengths` (B,) on the CPU, rows leave the loop when they and all after them have ended, so it is best to
         have the longest first; what is found beyond the end of a row is of no use, and may be zero.
         """
-        steps = Steps(tgt_in, lengths)
+        steps, whole = Steps(tgt_in, lengths), source
+        source = self._foreseen(source)
         embedded = self.embed(steps.flat(tgt_in))  # (N, E): step after step, at each the rows that are not done
         state = self.start(source)
         founds, all_weights, all_notes = [], [], []
@@ -230,13 +231,38 @@ class Decoder(nn.Module):
                 all_weights.append(weights)
                 all_notes.append(state.notes)
         columns = [torch.cat(column) for column in zip(*founds, strict=True)]  # (N, …) each
+        given = [one for one in all_weights if one is not None]
+        looks = steps.padded(torch.cat(given)) if given else None  # (B, T, S)
+        if is_read(source):
+            assert looks is not None
+            columns.append(steps.flat(self._contexts(looks, whole)))
         return Decoded(
             steps.padded(self._readout(embedded, *columns)),
-            None
-            if all_weights[0] is None
-            else steps.padded(torch.cat([one for one in all_weights if one is not None])),
+            looks,
             {name: steps.padded(torch.cat([notes[name] for notes in all_notes])) for name in all_notes[0]},
         )
+
+    def _reader(self) -> Product | None:
+        """The product through which the context alone enters the recurrence, if there is one."""
+        return None
+
+    def _foreseen(self, source: EncodedSource) -> EncodedSource:
+        """The source with what the recurrence will read of it, W Σ α v = Σ α (W v): one large product for many small.
+
+        Contexts themselves are then formed for all steps at once, after the loop.
+        """
+        reader = self._reader()
+        if reader is None or self.attention is None or not self.attention.is_one_sum:
+            return source
+        assert source.cache is not None
+        read = F.linear(source.cache.values, reader.weight)  # (B, 1, S, R)
+        return replace(source, cache=replace(source.cache, read=read))
+
+    def _contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
+        """Σ α v for weights (B, T, S) and the one group of values: (B, T, C)."""
+        assert source.cache is not None
+        values = source.cache.values.squeeze(1)  # (B, S, C)
+        return torch.bmm(weights.to(values.dtype), values)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """What of a step can be computed for all steps at once: (…, E) -> (…, gates · H)."""
@@ -282,6 +308,11 @@ class Decoder(nn.Module):
         return mixed
 
 
+def is_read(source: EncodedSource) -> bool:
+    """Whether looks find what the recurrence reads instead of the context."""
+    return source.cache is not None and source.cache.read is not None
+
+
 class _Maxout(Function):
     """The greater of each pair of neighbours, (…, 2F) -> (…, F), with a derivative that is quick to form."""
 
@@ -317,12 +348,17 @@ class BahdanauDecoder(Decoder):
         self.read_token = Product(self.config.embedding.width, 2 * features, bias=False)
         self.read_context = Product(self.context_width, 2 * features, bias=False)
 
+    def _reader(self) -> Product | None:
+        return self.stack.first.extra
+
     def _transition(
         self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
     ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
         context, state, weights = self._look(self.stack.top(state.hidden), state, source)  # (B, C)
-        hidden = self.stack.step(gates, context, state.hidden, state.masks)
-        return (self.stack.top(hidden), context), replace(state, hidden=hidden), weights
+        read = is_read(source)
+        hidden = self.stack.step(gates, context, state.hidden, state.masks, read)
+        top = self.stack.top(hidden)
+        return (top,) if read else (top, context), replace(state, hidden=hidden), weights
 
     def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
         """Appendix A.2.2: pairs of units compete, the greater one goes on; (…, 2F) -> (…, F)."""
@@ -395,15 +431,20 @@ class ConditionalDecoder(Decoder):
         self.read_token = Product(self.config.embedding.width, features, bias=False)
         self.read_context = Product(self.context_width, features, bias=False)
 
+    def _reader(self) -> Product | None:
+        return self.second.input
+
     def _transition(
         self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
     ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
         before, mask = state.hidden, state.masks[0] if state.masks else None
         between: Hidden = self.stack.first.step(gates, None, before[:: self.stack.num_layers], mask)
         context, state, weights = self._look(between[0], state, source)  # (B, C)
-        lowest = self.second.step(self.second.hoist(context), None, between, mask)
+        read = is_read(source)
+        lowest = self.second.step(self.second.hoist(context, read), None, between, mask)
         hidden = self.stack.step_above(lowest, before, state.masks)
-        return (self.stack.top(hidden), context), replace(state, hidden=hidden), weights
+        top = self.stack.top(hidden)
+        return (top,) if read else (top, context), replace(state, hidden=hidden), weights
 
     def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
         states, contexts = found

@@ -169,15 +169,25 @@ class Layer(nn.Module):
         if self.kind == "lstm":
             self.input.bias.data[self.width : 2 * self.width] = 1.0
 
-    def hoist(self, inputs: Tensor) -> Tensor:
-        """The share of the gates that comes from the inputs: (…, E) -> (…, gates · H)."""
-        gates = self.input(inputs)
+    def hoist(self, inputs: Tensor, read: bool = False) -> Tensor:
+        """The share of the gates that comes from the inputs: (…, E) -> (…, gates · H).
+
+        With `read` the inputs have been through the matrix already: (…, gates · H) -> (…, gates · H).
+        """
+        gates = inputs + self.input.bias if read else self.input(inputs)
         return gates if self.extra is not None else self._normed(gates)
 
-    def step(self, gates: Tensor, extra: Tensor | None, hidden: Hidden, mask: Tensor | None = None) -> Hidden:
-        """One step from hoisted gates (B, gates · H) and extra (B, X); `mask` (B, H) drops in the recurrence."""
-        whole = gates if self.extra is None else self._normed(gates + self.extra(extra))
-        return self._advance(whole, hidden, mask)
+    def step(
+        self, gates: Tensor, extra: Tensor | None, hidden: Hidden, mask: Tensor | None = None, read: bool = False
+    ) -> Hidden:
+        """One step from hoisted gates (B, gates · H) and extra (B, X), or with `read` what its matrix makes of it.
+
+        `mask` (B, H) drops in the recurrence.
+        """
+        if self.extra is not None:
+            assert extra is not None
+            gates = self._normed(gates + (extra if read else self.extra(extra)))
+        return self._advance(gates, hidden, mask)
 
     def unroll(self, inputs: Tensor, hidden: Hidden, mask: Tensor | None = None) -> Tensor:
         """All steps (B, T, E + X) -> (B, T, H), in one call where neither norm nor mask stands in its way."""
@@ -275,9 +285,11 @@ class Stack(nn.Module):
         ones = like.new_ones(like.size(0), self.width)
         return tuple(dropout(ones, self.dropout.share) for _ in range(2 * self.num_layers - 1))
 
-    def step(self, gates: Tensor, extra: Tensor | None, hidden: Hidden, masks: Hidden = ()) -> Hidden:
+    def step(
+        self, gates: Tensor, extra: Tensor | None, hidden: Hidden, masks: Hidden = (), read: bool = False
+    ) -> Hidden:
         """One step of all layers, from hoisted gates (B, gates · H) and extra (B, X) to the next state."""
-        lowest = self.first.step(gates, extra, hidden[:: self.num_layers], masks[0] if masks else None)
+        lowest = self.first.step(gates, extra, hidden[:: self.num_layers], masks[0] if masks else None, read)
         return self.step_above(lowest, hidden, masks)
 
     def step_above(self, lowest: Hidden, hidden: Hidden, masks: Hidden = ()) -> Hidden:

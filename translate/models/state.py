@@ -48,10 +48,11 @@ class SourceCache(Rows):
 
     keys: Tensor  # (B, G, S, A / G)
     values: Tensor  # (B, G, S, C / G), or of more rows, of which the first count
+    read: Tensor | None = None  # (B, 1, S, R), what the recurrence makes of the values: then looks find this, summed up
 
     def first(self, count: int) -> SourceCache:
-        """The values stay whole: `mix` takes what it needs, and their gradient is formed in one place."""
-        return SourceCache(self.keys[:count], self.values)
+        """What is summed up stays whole: `mix` takes what it needs, and the gradient is formed in one place."""
+        return replace(self, keys=self.keys[:count])
 
 
 @dataclass(frozen=True)
