@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
@@ -46,7 +45,7 @@ from translate.decoding.rules import Rules
 from translate.decoding.translator import Translator, batch_rows
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
-from translate.process import settle
+from translate.process import cpu_name, settle
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import BOS, EOS
 
@@ -346,13 +345,12 @@ def measure(
 
 
 def machine() -> dict[str, object]:
-    model = platform.processor()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    except OSError:
-        pass
-    facts = {"cpu": model, "threads": torch.get_num_threads(), "torch": torch.__version__, "date": str(date.today())}
+    facts = {
+        "cpu": cpu_name(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "date": str(date.today()),
+    }
     try:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
         return {**facts, "commit": commit.stdout.strip()}

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import time
@@ -37,7 +36,7 @@ from translate.data.batches import Batch, BatchOrder, BatchStream
 from translate.data.dataset import PairDataset
 from translate.models.recurrence import Hidden, Layer
 from translate.models.seq2seq import Seq2Seq
-from translate.process import settle
+from translate.process import cpu_name, settle
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.training.extra_losses import RewardScale
@@ -303,14 +302,8 @@ def check_equal(model: Seq2Seq, batch: Batch) -> None:
 
 
 def machine() -> dict[str, object]:
-    info = Path("/proc/cpuinfo")
-    names = (
-        [line.partition(":")[2].strip() for line in read_lines(info) if line.startswith("model name")]
-        if info.exists()
-        else []
-    )
     return {
-        "cpu": names[0] if names else platform.processor(),
+        "cpu": cpu_name(),
         "date": date.today().isoformat(),
         "torch": torch.__version__,
         "sgemm_gflops": round(sgemm_peak() / 1e9, 1),

@@ -20,6 +20,7 @@ from typing import TypeVar
 from translate.checkpoint import Run
 from translate.config import load_config
 from translate.errors import RunError, UserError
+from translate.process import cpu_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on
@@ -143,13 +144,8 @@ def machine() -> str:
     """Processor, cores and torch."""
     import torch
 
-    try:
-        lines = Path("/proc/cpuinfo").read_text().split("\n")
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{models[0] if models else platform.machine()}, {cores} cores, torch {torch.__version__}"
+    return f"{cpu_name() or platform.machine()}, {cores} cores, torch {torch.__version__}"
 
 
 def distinct(values: Iterable[str]) -> str:

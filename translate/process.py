@@ -1,17 +1,29 @@
-"""How this process uses the machine; called once, before torch is loaded."""
+"""What machine this is and how the process uses it; nothing here needs torch."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
+from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
 _LARGEST_BLOCK = 32 << 20  # more is not accepted
 
 
+@cache
+def cpu_name() -> str:
+    """What the processor calls itself; empty where that cannot be known."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        return platform.processor()
+
+
 def settle() -> None:
-    """Wait politely at barriers, and keep memory that will be needed again."""
+    """Wait politely at barriers, and keep memory that will be needed again. Called once, before torch is loaded."""
     # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
     # made a training update 10 times slower; read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")

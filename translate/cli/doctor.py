@@ -31,6 +31,7 @@ def describe_machine() -> dict[str, str]:
     import torch
 
     import translate
+    from translate.process import cpu_name
     from translate.training.precision import resolve_device, resolve_precision
 
     device = resolve_device("auto")
@@ -46,6 +47,7 @@ def describe_machine() -> dict[str, str]:
         "apple mps": "yes" if torch.backends.mps.is_available() else "none",
         "train.device=auto": device.type,
         "train.precision=auto": resolve_precision("auto", device),
+        "processor": cpu_name() or "unknown",
         "cores": str(os.cpu_count()),
         "torch threads": str(torch.get_num_threads()),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from translate.process import cpu_name
+
 _CACHED_ELEMENTS = 1 << 17  # what stays in a core's own cache between two passes over it
 
 
@@ -52,7 +54,6 @@ class _Steps(_Left):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        # Row by row as the product reads it: x Wᵀ of a few rows runs 1.2 to 1.9 times as fast from such a copy.
         self.forwards = in_rows(weight.detach().t())
         self.backwards = in_rows(weight.detach())
         self.bias = None if bias is None else bias.detach()
@@ -64,8 +65,12 @@ def _well_laid(matrix: Tensor) -> bool:
 
 
 def in_rows(matrix: Tensor) -> Tensor:
-    """The matrix so that products read it row by row, its rows well laid: as it is, or a copy."""
-    if _well_laid(matrix):
+    """The matrix so that products read it row by row, its rows well laid: as it is, or a copy.
+
+    On Intel's processors x Wᵀ of a few rows runs 1.2 to 1.9 times as fast from such a copy. On AMD's (Zen 4) it gains
+    less than the copy costs: updates were 1.3 % faster without.
+    """
+    if _well_laid(matrix) or "Intel" not in cpu_name():
         return matrix
     rows, columns = matrix.shape
     apart = columns + 16 if columns * matrix.element_size() % 4096 == 0 else columns
