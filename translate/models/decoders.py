@@ -149,6 +149,7 @@ class Decoder(nn.Module):
     when: ClassVar[str]
     extra_width: int  # of what enters the first layer beside the embedding
     attention: Attention | None
+    read_context: Product  # of decoders that have a `_reader`
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
         super().__init__()
@@ -235,9 +236,9 @@ class Decoder(nn.Module):
         looks = steps.padded(torch.cat(given)) if given else None  # (B, T, S)
         if is_read(source):
             assert looks is not None
-            columns.append(steps.flat(self._contexts(looks, whole)))
+            columns.append(steps.flat(self._read_contexts(looks, whole)))
         return Decoded(
-            steps.padded(self._readout(embedded, *columns)),
+            steps.padded(self._readout(embedded, *columns, read=is_read(source))),
             looks,
             {name: steps.padded(torch.cat([notes[name] for notes in all_notes])) for name in all_notes[0]},
         )
@@ -249,7 +250,7 @@ class Decoder(nn.Module):
     def _foreseen(self, source: EncodedSource) -> EncodedSource:
         """The source with what the recurrence will read of it, W Σ α v = Σ α (W v): one large product for many small.
 
-        Contexts themselves are then formed for all steps at once, after the loop.
+        What the readout reads of the contexts is then formed for all steps at once, after the loop.
         """
         reader = self._reader()
         if reader is None or self.attention is None or not self.attention.is_one_sum:
@@ -258,11 +259,11 @@ class Decoder(nn.Module):
         read = F.linear(source.cache.values, reader.weight)  # (B, 1, S, R)
         return replace(source, cache=replace(source.cache, read=read))
 
-    def _contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
-        """Σ α v for weights (B, T, S) and the one group of values: (B, T, C)."""
+    def _read_contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
+        """What the readout makes of the contexts of all steps: weights (B, T, S) -> (B, T, 2F) or (B, T, F)."""
         assert source.cache is not None
-        values = source.cache.values.squeeze(1)  # (B, S, C)
-        return torch.bmm(weights.to(values.dtype), values)
+        read = F.linear(source.cache.values.squeeze(1), self.read_context.weight)  # (B, S, …)
+        return torch.bmm(weights.to(read.dtype), read)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """What of a step can be computed for all steps at once: (…, E) -> (…, gates · H)."""
@@ -274,8 +275,8 @@ class Decoder(nn.Module):
         """One step, from hoisted gates and embedding (B, E): what the readout needs, the next state, weights (B, S)."""
         raise AssertionError("every decoder defines its transition")
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
-        """What one or all transitions found -> features (…, F)."""
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
+        """What one or all transitions found -> features (…, F); with `read` the last has been through its matrix."""
         raise AssertionError("every decoder defines its readout")
 
     def _look(self, query: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor]:
@@ -360,10 +361,11 @@ class BahdanauDecoder(Decoder):
         top = self.stack.top(hidden)
         return (top,) if read else (top, context), replace(state, hidden=hidden), weights
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         """Appendix A.2.2: pairs of units compete, the greater one goes on; (…, 2F) -> (…, F)."""
         states, contexts = found
-        units = self.read_state(states) + self.read_token(embedded) + self.read_context(contexts)
+        units = self.read_state(states) + self.read_token(embedded)
+        units = units + (contexts if read else self.read_context(contexts))
         return self.dropout(_Maxout.apply(units))  # type: ignore[no-untyped-call]
 
 
@@ -406,7 +408,7 @@ class LuongDecoder(Decoder):
     def _vector(self, context: Tensor, state: Tensor) -> Tensor:
         return torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         (vectors,) = found
         return self.dropout(vectors)
 
@@ -446,11 +448,10 @@ class ConditionalDecoder(Decoder):
         top = self.stack.top(hidden)
         return (top,) if read else (top, context), replace(state, hidden=hidden), weights
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         states, contexts = found
-        return self.dropout(
-            torch.tanh(self.read_state(states) + self.read_token(embedded) + self.read_context(contexts))
-        )
+        units = self.read_state(states) + self.read_token(embedded)
+        return self.dropout(torch.tanh(units + (contexts if read else self.read_context(contexts))))
 
 
 class TutorialDecoder(Decoder):
@@ -485,7 +486,7 @@ class TutorialDecoder(Decoder):
         hidden = self.stack.step(self.stack.hoist(combined), None, state.hidden, state.masks)
         return (self.stack.top(hidden),), replace(state, hidden=hidden), weights
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         (states,) = found
         return self.dropout(states)
 
@@ -516,7 +517,7 @@ class PlainDecoder(Decoder):
         hidden = self.stack.step(gates, source.summary, state.hidden, state.masks)
         return (self.stack.top(hidden), source.summary), replace(state, hidden=hidden), None
 
-    def _readout(self, embedded: Tensor, *found: Tensor) -> Tensor:
+    def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         states, summary = found
         return self.dropout(torch.tanh(self.combine(torch.cat([summary, states], dim=-1))))
 
