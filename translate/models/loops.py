@@ -14,7 +14,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from translate.process import cpu_name
 
-_CACHED_ELEMENTS = 1 << 17  # what stays in a core's own cache between two passes over it
+_CACHED_ELEMENTS = 1 << 18  # what stays in a core's own cache between two passes over it
 
 
 def cached_slices(rows: int, width: int, device: torch.device) -> list[slice]:
@@ -119,7 +119,7 @@ class _GatherValues(Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, left: _Left) -> Tensor:
-        ctx.left, ctx.shape = left, values.shape
+        ctx.left, ctx.rows = left, len(values)
         ctx.set_materialize_grads(False)
         return values.new_empty(())
 
@@ -129,10 +129,13 @@ class _GatherValues(Function):
         left = ctx.left.take()
         if not left:
             return None, None
-        by_values = left[0][1].new_zeros(ctx.shape)
-        for rows, some in groupby(left, key=lambda one: len(one[0])):
-            weights, grads = _joined(list(some), dim=2)
-            by_values[:rows] += weights.transpose(2, 3) @ grads
+        parts = {rows: _joined(list(some), dim=2) for rows, some in groupby(left, key=lambda one: len(one[0]))}
+        # Rows leave a loop and never come back, so the first steps, the last ones here, had the most.
+        (weights, grads), *fewer = reversed(parts.values())
+        by_values = weights.transpose(2, 3) @ grads  # (B, G, S, C)
+        assert len(by_values) == ctx.rows, "the first step looks with all rows, and a later one cannot do without it"
+        for weights, grads in fewer:
+            by_values[: len(grads)].flatten(0, 1).baddbmm_(weights.transpose(2, 3).flatten(0, 1), grads.flatten(0, 1))
         return by_values, None
 
 

@@ -33,15 +33,15 @@ def sequence_loss(
     Label smoothing spreads its share evenly over the vocabulary (Szegedy et al. 2016): padding never gets here.
     """
     features = decoded.features[tgt_valid]  # (N, F)
-    weights = None if decoded.weights is None else decoded.weights[tgt_valid]  # (N, S)
     targets = tgt_out[tgt_valid]  # (N,)
-    sentences = torch.arange(len(tgt_out), device=tgt_out.device).unsqueeze(1).expand_as(tgt_out)[tgt_valid]  # (N,)
     if model.decoder.copy is None:
         out = model.decoder.out
         smoothed, gold = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
             out.fit(features), out.weight, out.bias, targets, smoothing
         )
     else:
+        weights = None if decoded.weights is None else decoded.weights[tgt_valid]  # (N, S)
+        sentences = torch.arange(len(tgt_out), device=tgt_out.device).unsqueeze(1).expand_as(tgt_out)[tgt_valid]  # (N,)
         smoothed, gold = _mixture_loss(model, features, weights, source, sentences, targets, smoothing)
     by_place = gold.new_zeros(tgt_out.shape).masked_scatter(tgt_valid, gold)
     return SequenceLoss(smoothed, -gold.sum(), by_place)
