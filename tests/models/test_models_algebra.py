@@ -50,6 +50,19 @@ def test_forward_is_the_chain_of_steps(config: ModelConfig) -> None:
 
 
 @every_model
+@torch.no_grad()
+def test_steps_of_a_search_are_those_of_the_decoder(config: ModelConfig) -> None:
+    """What is formed once for a sentence changes nothing of its steps, whichever rows are picked."""
+    model, (decoded, source) = built(config), answer(config)
+    rows = torch.tensor([2, 0, 0, 1])
+    state, seen = model.decoder.start(source).select(rows), model.for_steps(source, 2).select(rows)
+    for t, token in enumerate(INPUTS.tgt_in[rows].unbind(dim=1)):
+        features, state, weights = model.decoder.step(token, state, seen)
+        check_close(features, decoded.features[rows, t])
+        check_close(weights, None if decoded.weights is None else decoded.weights[rows, t])
+
+
+@every_model
 def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> None:
     """With the targets' lengths the loop drops rows; real steps and gradients are what they are without."""
     model = built(config)

@@ -12,6 +12,7 @@ from translate.decoding.hypotheses import (
     History,
     Hypothesis,
     advance,
+    for_steps,
     likeliest,
     normalise,
     start,
@@ -39,7 +40,7 @@ def beam_search(
     scores, which loses nothing against `full`, when all places are taken.
     """
     rules = rules or Rules(source, search)
-    source = source.for_steps()
+    source = for_steps(model, source, search.beam)
     check_beam(search, num_best, rules.required is not None)
     beam, groups, required = search.beam, search.groups, rules.required
     size = beam // groups  # places of a group

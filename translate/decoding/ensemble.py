@@ -20,10 +20,6 @@ class JointSource(Rows):
 
     members: tuple[EncodedSource, ...]
 
-    def for_steps(self) -> JointSource:
-        """As `EncodedSource.for_steps`."""
-        return JointSource(tuple(member.for_steps() for member in self.members))
-
     @property
     def tokens(self) -> Tensor:
         return self.members[0].tokens
@@ -66,6 +62,12 @@ class Ensemble:
     def encode(self, src: Tensor, src_valid: Tensor, src_lengths: Tensor) -> JointSource:
         """As `Seq2Seq.encode`."""
         return JointSource(tuple(model.encode(src, src_valid, src_lengths) for model in self.models))
+
+    def for_steps(self, source: AnySource, hypotheses: int) -> JointSource:
+        """As `Seq2Seq.for_steps`."""
+        assert isinstance(source, JointSource)
+        members = zip(self.models, source.members, strict=True)
+        return JointSource(tuple(model.for_steps(one, hypotheses) for model, one in members))
 
     def start(self, source: AnySource) -> JointState:
         """As the decoders' `start`."""

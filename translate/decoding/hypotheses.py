@@ -120,6 +120,14 @@ def advance(
     return model.decoder.output(features, weights, source), state, weights
 
 
+def for_steps(model: Seq2Seq | Ensemble, source: AnySource, hypotheses: int) -> AnySource:
+    """The source as the steps of so many hypotheses of each sentence want it."""
+    if isinstance(model, Ensemble):
+        return model.for_steps(source, hypotheses)
+    assert isinstance(source, EncodedSource)
+    return model.for_steps(source, hypotheses)
+
+
 def start(model: Seq2Seq | Ensemble, source: AnySource) -> AnyState:
     """The state before the first step."""
     if isinstance(model, Ensemble):

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from translate.config import SearchConfig
 from translate.decoding.ensemble import AnySource, Ensemble
-from translate.decoding.hypotheses import Coverage, History, Hypothesis, advance, normalise, start, start_totals
+from translate.decoding.hypotheses import (
+    Coverage,
+    History,
+    Hypothesis,
+    advance,
+    for_steps,
+    normalise,
+    start,
+    start_totals,
+)
 from translate.decoding.rules import Rules
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import BOS, EOS
@@ -31,7 +40,7 @@ def walk(
     """`copies` hypotheses for each sentence, side by side, with their attention if it is asked for."""
     rules = rules or Rules(source, search)
     assert rules.required is None, "beam_search looks for required words"
-    source = source.for_steps()
+    source = for_steps(model, source, copies)
     units = torch.arange(source.tokens.size(0) * copies, device=source.tokens.device)  # (N,), which rows still live
     whole = source if copies == 1 else source.select(units // copies)
     totals = start_totals(whole)  # (N,)

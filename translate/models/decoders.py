@@ -102,6 +102,7 @@ class CopyGate(nn.Module):
 
 
 _LEAST_LEAVING = 8  # rows that are worth a smaller batch
+_FEW = 8  # rows whose products take the time that it takes to read the matrix
 
 
 class Steps:
@@ -209,7 +210,7 @@ class Decoder(nn.Module):
         """token (B,) -> features (B, F), the next state, weights (B, S)."""
         embedded = self.embed(token)  # (B, E)
         found, state, weights = self._transition(self._hoist(embedded), embedded, state, source)
-        return self._readout(embedded, *found), state, weights
+        return self._readout(embedded, *found, read=is_read(source)), state, weights
 
     def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
         """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S).
@@ -258,6 +259,31 @@ class Decoder(nn.Module):
         assert source.cache is not None
         read = F.linear(source.cache.values, reader.weight)  # (B, 1, S, R)
         return replace(source, cache=replace(source.cache, read=read))
+
+    def for_steps(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
+        """The source for `step` alone, without what no step looks at, for so many hypotheses of each sentence.
+
+        What recurrence and readout make of a context is summed up from what they make of the values, which is formed
+        once for a sentence instead of at every step of every hypothesis. One hypothesis of each of many sentences asks
+        for as many products either way, and products in 8 bits keep their own way.
+        """
+        source, reader = replace(source, memory=source.memory[:, :0]), self._reader()
+        if source.cache is None or self.attention is None or not self.attention.is_one_sum:
+            return source
+        if not isinstance(reader, Product) or (hypotheses == 1 and len(source.tokens) > _FEW):
+            return source
+        values, readers = source.cache.values, (reader, self.read_context)
+        read = torch.cat([F.linear(values, one.weight) for one in readers], dim=-1)  # (B, 1, S, R)
+        return replace(source, cache=replace(source.cache, values=values[..., :0], read=read))
+
+    def _parts(self, context: Tensor, source: EncodedSource) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What the recurrence gets of what a look has found, and what is left for the readout."""
+        if not is_read(source):
+            return context, (context,)
+        reader = self._reader()
+        assert reader is not None
+        entering, left = context[:, : reader.out_features], context[:, reader.out_features :]
+        return entering, (left,) if left.size(1) else ()
 
     def _read_contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
         """What the readout makes of the contexts of all steps: weights (B, T, S) -> (B, T, 2F) or (B, T, F)."""
@@ -356,10 +382,9 @@ class BahdanauDecoder(Decoder):
         self, gates: Tensor, embedded: Tensor, state: State, source: EncodedSource
     ) -> tuple[tuple[Tensor, ...], State, Tensor | None]:
         context, state, weights = self._look(self.stack.top(state.hidden), state, source)  # (B, C)
-        read = is_read(source)
-        hidden = self.stack.step(gates, context, state.hidden, state.masks, read)
-        top = self.stack.top(hidden)
-        return (top,) if read else (top, context), replace(state, hidden=hidden), weights
+        entering, left = self._parts(context, source)
+        hidden = self.stack.step(gates, entering, state.hidden, state.masks, is_read(source))
+        return (self.stack.top(hidden), *left), replace(state, hidden=hidden), weights
 
     def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         """Appendix A.2.2: pairs of units compete, the greater one goes on; (…, 2F) -> (…, F)."""
@@ -442,11 +467,10 @@ class ConditionalDecoder(Decoder):
         before, mask = state.hidden, state.masks[0] if state.masks else None
         between: Hidden = self.stack.first.step(gates, None, before[:: self.stack.num_layers], mask)
         context, state, weights = self._look(between[0], state, source)  # (B, C)
-        read = is_read(source)
-        lowest = self.second.step(self.second.hoist(context, read), None, between, mask)
+        entering, left = self._parts(context, source)
+        lowest = self.second.step(self.second.hoist(entering, is_read(source)), None, between, mask)
         hidden = self.stack.step_above(lowest, before, state.masks)
-        top = self.stack.top(hidden)
-        return (top,) if read else (top, context), replace(state, hidden=hidden), weights
+        return (self.stack.top(hidden), *left), replace(state, hidden=hidden), weights
 
     def _readout(self, embedded: Tensor, *found: Tensor, read: bool = False) -> Tensor:
         states, contexts = found

@@ -53,6 +53,10 @@ class Seq2Seq(nn.Module):
         source = self.encode(src, src_valid, src_lengths, progress)
         return self.decoder(tgt_in, source, tgt_lengths), source
 
+    def for_steps(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
+        """The source as search wants it, with what steps read and nothing else, because rows are copied."""
+        return self.decoder.for_steps(source, hypotheses)
+
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

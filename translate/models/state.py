@@ -66,10 +66,6 @@ class EncodedSource(Rows):
     summary: Tensor  # (B, D)
     progress: float = 1.0  # the share of training that is done, for what is annealed
 
-    def for_steps(self) -> EncodedSource:
-        """The same without the memory, which no step reads: the cache has what attention needs, and rows are copied."""
-        return replace(self, memory=self.memory[:, :0])
-
     def first(self, count: int) -> EncodedSource:
         """The first rows, for the steps of a loop."""
         cache = None if self.cache is None else self.cache.first(count)

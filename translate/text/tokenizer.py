@@ -314,7 +314,9 @@ def _count_words(lines: Iterable[str], config: TokenizerConfig) -> Counter[str]:
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=config.normalization)
     counts = Counter[str]()
     for line in lines:
-        counts.update(word for word in normalizer.normalize(_spaced(tidy(line))).split(" ") if word)
+        # Up to sentencepiece 0.2.2 spaces stay spaces here, from 0.2.3 on they become its mark.
+        normal = _spaced(normalizer.normalize(_spaced(tidy(line))))
+        counts.update(word for word in normal.split(" ") if word)
     return counts
 
 
