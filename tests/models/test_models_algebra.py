@@ -63,6 +63,22 @@ def test_steps_of_a_search_are_those_of_the_decoder(config: ModelConfig) -> None
 
 
 @every_model
+@pytest.mark.parametrize("rows", [[0, 0, 1, 1, 2, 2], [0, 2, 2, 2]])
+@torch.no_grad()
+def test_hypotheses_share_their_sentence(config: ModelConfig, rows: list[int]) -> None:
+    """Alike many of each sentence, and one that has none left; all steps are as those of a sentence of its own."""
+    model, (decoded, source) = built(config), answer(config)
+    which = torch.tensor(rows)
+    state, seen = model.decoder.start(source).select(which), model.share(model.for_steps(source, 2), which)
+    for t, token in enumerate(INPUTS.tgt_in[which].unbind(dim=1)):
+        features, state, weights = model.decoder.step(token, state, seen)
+        check_close(features, decoded.features[which, t])
+        check_close(weights, None if decoded.weights is None else decoded.weights[which, t])
+        together = output(model, decoded, source)[which, t]
+        check_close(model.decoder.output(features, weights, seen), together)
+
+
+@every_model
 def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> None:
     """With the targets' lengths the loop drops rows; real steps and gradients are what they are without."""
     model = built(config)

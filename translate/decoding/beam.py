@@ -15,6 +15,7 @@ from translate.decoding.hypotheses import (
     for_steps,
     likeliest,
     normalise,
+    share,
     start,
     start_totals,
 )
@@ -89,8 +90,8 @@ def beam_search(
         if required is not None:
             required.follow(parents, tokens)
         before, sentences = sentences, places // beam
-        if not torch.equal(before, sentences):
-            rows = source.select(sentences)
+        if len(sentences) and not torch.equal(before, sentences):
+            rows = share(model, source, sentences)
     return history.best(num_best, source.valid, most=beam if groups > 1 else None)
 
 

@@ -69,6 +69,12 @@ class Ensemble:
         members = zip(self.models, source.members, strict=True)
         return JointSource(tuple(model.for_steps(one, hypotheses) for model, one in members))
 
+    def share(self, source: AnySource, sentences: Tensor) -> JointSource:
+        """As `Seq2Seq.share`."""
+        assert isinstance(source, JointSource)
+        members = zip(self.models, source.members, strict=True)
+        return JointSource(tuple(model.share(one, sentences) for model, one in members))
+
     def start(self, source: AnySource) -> JointState:
         """As the decoders' `start`."""
         assert isinstance(source, JointSource)

@@ -128,6 +128,14 @@ def for_steps(model: Seq2Seq | Ensemble, source: AnySource, hypotheses: int) -> 
     return model.for_steps(source, hypotheses)
 
 
+def share(model: Seq2Seq | Ensemble, source: AnySource, sentences: Tensor) -> AnySource:
+    """The source for rows that stand for these sentences (N,), ascending."""
+    if isinstance(model, Ensemble):
+        return model.share(source, sentences)
+    assert isinstance(source, EncodedSource)
+    return model.share(source, sentences)
+
+
 def start(model: Seq2Seq | Ensemble, source: AnySource) -> AnyState:
     """The state before the first step."""
     if isinstance(model, Ensemble):

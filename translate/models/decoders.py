@@ -276,6 +276,12 @@ class Decoder(nn.Module):
         read = torch.cat([F.linear(values, one.weight) for one in readers], dim=-1)  # (B, 1, S, R)
         return replace(source, cache=replace(source.cache, values=values[..., :0], read=read))
 
+    def share(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
+        """The source for rows that stand for these sentences (N,), ascending; copied only where each changes it."""
+        if self.attention is None or self.attention.covered is not None:
+            return source.select(sentences)
+        return source.shared(sentences)
+
     def _parts(self, context: Tensor, source: EncodedSource) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What the recurrence gets of what a look has found, and what is left for the readout."""
         if not is_read(source):
@@ -308,8 +314,13 @@ class Decoder(nn.Module):
     def _look(self, query: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor]:
         """Look once with a query (B, Q): context (B, C), the state that knows of it, weights (B, S)."""
         assert self.attention is not None
-        look = self.attention(query.unsqueeze(1), state.position.unsqueeze(1), source, state.coverage)
-        weights = look.weights.squeeze(1)  # (B, S)
+        sharing = source.sharing
+        queries = query.unsqueeze(1) if sharing is None else sharing.spread(query)  # (B, K, Q)
+        steps = state.position.unsqueeze(1) if sharing is None else sharing.spread(state.position)  # (B, K)
+        look = self.attention(queries, steps, source, state.coverage)
+        context, weights = (
+            found.squeeze(1) if sharing is None else sharing.gather(found) for found in (look.context, look.weights)
+        )  # (B, C), (B, S)
         notes = {name: note.squeeze(1) for name, note in look.notes.items()}
         coverage = state.coverage
         if coverage is not None:
@@ -317,7 +328,7 @@ class Decoder(nn.Module):
                 notes["coverage"] = torch.minimum(weights, coverage).sum(dim=-1)  # (B,), See et al. 2017, eq. 12
             coverage = coverage + weights
         state = replace(state, position=state.position + 1, coverage=coverage, notes=notes)
-        return look.context.squeeze(1), state, weights
+        return context, state, weights
 
     def output(
         self, features: Tensor, weights: Tensor | None, source: EncodedSource, rows: Tensor | None = None
@@ -330,6 +341,8 @@ class Decoder(nn.Module):
         if self.copy is None:
             return log_probs
         assert weights is not None
+        if rows is None and source.sharing is not None:
+            rows = source.sharing.sentences
         src = source.tokens if rows is None else source.tokens[rows]  # (N, S)
         mixed: Tensor = self.copy(features, log_probs, weights, src, src > EOS)
         return mixed

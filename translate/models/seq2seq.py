@@ -57,6 +57,10 @@ class Seq2Seq(nn.Module):
         """The source as search wants it, with what steps read and nothing else, because rows are copied."""
         return self.decoder.for_steps(source, hypotheses)
 
+    def share(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
+        """The source for rows that stand for these sentences (N,), ascending."""
+        return self.decoder.share(source, sentences)
+
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())

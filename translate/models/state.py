@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 Pick = Callable[[Tensor], Tensor]
@@ -56,6 +58,36 @@ class SourceCache(Rows):
 
 
 @dataclass(frozen=True)
+class Sharing:
+    """How rows of a search share sentences: those of a sentence are neighbours, at most K of them."""
+
+    sentences: Tensor  # (N,), whose each row is, ascending
+    slots: Tensor | None  # (N,), where it stands in the flat (B, K) table; None where all of that is taken
+    shape: tuple[int, int]  # B, K
+
+    @classmethod
+    def of(cls, sentences: Tensor, num_sentences: int) -> Sharing:
+        """`sentences` (N,) are numbered from 0 and each has a row at least."""
+        counts = sentences.bincount(minlength=num_sentences)  # (B,)
+        shape = num_sentences, int(counts.max())
+        if len(sentences) == math.prod(shape):
+            return cls(sentences, None, shape)
+        places = torch.arange(len(sentences), device=sentences.device) - (counts.cumsum(0) - counts)[sentences]
+        return cls(sentences, sentences * shape[1] + places, shape)
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """(N, …) -> (B, K, …), zero where no row stands."""
+        if self.slots is not None:
+            rows = rows.new_zeros(math.prod(self.shape), *rows.shape[1:]).index_copy_(0, self.slots, rows)
+        return rows.unflatten(0, self.shape)
+
+    def gather(self, table: Tensor) -> Tensor:
+        """(B, K, …) -> (N, …)."""
+        flat = table.flatten(0, 1)
+        return flat if self.slots is None else flat.index_select(0, self.slots)
+
+
+@dataclass(frozen=True)
 class EncodedSource(Rows):
     """A batch of sources, read."""
 
@@ -65,6 +97,13 @@ class EncodedSource(Rows):
     cache: SourceCache | None  # None for a decoder without attention
     summary: Tensor  # (B, D)
     progress: float = 1.0  # the share of training that is done, for what is annealed
+    sharing: Sharing | None = None  # where several rows of a search look at one sentence; else row by row
+
+    def shared(self, sentences: Tensor) -> EncodedSource:
+        """The same for rows of which several may look at one sentence (N,), ascending, without a copy for each."""
+        kept, renumbered = sentences.unique_consecutive(return_inverse=True)
+        source = self if len(kept) == len(self.tokens) else self.select(kept)
+        return replace(source, sharing=Sharing.of(renumbered, len(kept)))
 
     def first(self, count: int) -> EncodedSource:
         """The first rows, for the steps of a loop."""
