@@ -9,7 +9,8 @@ FOLDER's test.L1 (else train.L1) cut by a tokenizer that learns from its train.L
 run's own test set and search settings, and its own lengths.
 
 The textbook beam runs one hypothesis at a time (matrix × vector), the per-sentence beam all hypotheses of one sentence
-at once. Both find what ours finds. The products alone are those that our search asks for, in the same order and shapes.
+at once. Both find what ours finds, with the model as it was trained; their speed with our layout of its weights is told
+too. The products alone are those that our search asks for, in the same order and shapes.
 With --int8 the same searches are also timed with products in 8 bits (search.int8).
 """
 
@@ -34,6 +35,7 @@ from bench_train import learn_pieces
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from translate.checkpoint import Run
 from translate.config import SearchConfig, check_config
 from translate.data.batches import collate_source
 from translate.decoding.beam import beam_search
@@ -79,9 +81,11 @@ class Ratios:
     textbook_ratio: float
     per_sentence_sentences_per_second: float
     per_sentence_ratio: float
+    packed_textbook_ratio: float  # both with weights laid out as ours are
+    packed_per_sentence_ratio: float
 
 
-def random_model(vocabulary: int) -> Seq2Seq:
+def random_model(vocabulary: int, packed: bool = True) -> Seq2Seq:
     tree: dict[str, Any] = {
         "data": {"folder": "-", "source_lang": "a", "target_lang": "b"},
         "train": {"steps": 1},
@@ -92,7 +96,8 @@ def random_model(vocabulary: int) -> Seq2Seq:
     with torch.no_grad():
         model.decoder.out.weight.mul_(4.0)  # peaky, as trained models are
         model.decoder.out.bias[EOS] = -30.0  # the length is set by the limits
-    pack(model)
+    if packed:
+        pack(model)
     return model
 
 
@@ -277,13 +282,14 @@ def count_steps(model: Seq2Seq, action: Callable[[], object]) -> int:
 
 def measure(
     model: Seq2Seq,
+    bare: Seq2Seq,
     sentences: Sentences,
     searches: dict[str, SearchConfig],
     rounds: int,
     say: Callable[[str], None],
     small: Seq2Seq | None = None,
 ) -> tuple[list[Row], Ratios]:
-    """All ways in alternation; the median of the rounds."""
+    """All ways in alternation, `bare` for the textbook's; the median of the rounds."""
     actions: dict[tuple[str, int | None], Callable[[], object]] = {}
     small_actions: dict[tuple[str, int | None], Callable[[], object]] = {}
     products: dict[tuple[str, int | None], Callable[[], None]] = {}
@@ -305,8 +311,10 @@ def measure(
     beam = next(search for search in searches.values() if search.beam > 1)
     few = sentences[:NUM_PLAIN]
     plain = {
-        "textbook": lambda: textbook(model, few, beam, together=False),
-        "per sentence": lambda: textbook(model, few, beam, together=True),
+        "textbook": lambda: textbook(bare, few, beam, together=False),
+        "per sentence": lambda: textbook(bare, few, beam, together=True),
+        "packed textbook": lambda: textbook(model, few, beam, together=False),
+        "packed per sentence": lambda: textbook(model, few, beam, together=True),
     }
     times: dict[Any, list[float]] = {}
     for number in range(rounds):
@@ -340,6 +348,8 @@ def measure(
         max(beams) / speeds["textbook"],
         speeds["per sentence"],
         max(beams) / speeds["per sentence"],
+        max(beams) / speeds["packed textbook"],
+        max(beams) / speeds["packed per sentence"],
     )
     return rows, ratios
 
@@ -375,20 +385,21 @@ def main() -> None:
     fixed = SearchConfig(length_ratio=1.0, length_extra=2)
     if arguments.run is not None:
         translator = Translator.load(arguments.run)
-        model, fixed = translator.model, translator.search
+        model, bare, fixed = translator.model, Run.open(arguments.run).load_model().eval(), translator.search
         lines = list(read_lines(arguments.run / "data" / "test.source"))[: arguments.sentences]
         sentences = [sentence for sentence in translator.source.encode_all(lines) if sentence]
     elif arguments.data is not None:
         sentences, vocabulary = corpus_sources(arguments.data, arguments.vocabulary, arguments.sentences)
-        model = random_model(vocabulary)
+        model, bare = random_model(vocabulary), random_model(vocabulary, packed=False)
     else:
         sentences, model = random_sources(arguments.vocabulary, arguments.sentences), random_model(arguments.vocabulary)
+        bare = random_model(arguments.vocabulary, packed=False)
     searches = {
         "greedy": fixed.model_copy(update={"beam": 1, "groups": 1}),
         f"beam {arguments.beam}": fixed.model_copy(update={"beam": arguments.beam, "groups": 1}),
     }
     small = with_int8(model) if arguments.int8 else None
-    rows, ratios = measure(model, sentences, searches, arguments.rounds, say, small)
+    rows, ratios = measure(model, bare, sentences, searches, arguments.rounds, say, small)
     if arguments.json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows], "ratios": asdict(ratios)}))
         return
@@ -404,7 +415,8 @@ def main() -> None:
     print(
         f"beam {arguments.beam} is {ratios.textbook_ratio:.1f} × a beam of one hypothesis at a time "
         f"({ratios.textbook_sentences_per_second:.2f}/s) and {ratios.per_sentence_ratio:.1f} × one sentence at a time "
-        f"({ratios.per_sentence_sentences_per_second:.2f}/s)"
+        f"({ratios.per_sentence_sentences_per_second:.2f}/s); with weights laid out as ours, "
+        f"{ratios.packed_textbook_ratio:.1f} × and {ratios.packed_per_sentence_ratio:.1f} ×"
     )
 
 

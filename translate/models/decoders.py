@@ -158,6 +158,7 @@ class Decoder(nn.Module):
         self.config, self.memory_width, self.width = config, memory_width, settings.width
         self.embed = TokenEmbedding(table, config.embedding.dropout, settings.word_dropout)
         self.dropout = Dropout(settings.dropout)
+        self.hoisted: Tensor | None = None  # (V, gates · H), what `_hoist` makes of every token, once weights are fixed
         self.attention = self._attention(positions)
         self.context_width = memory_width if self.attention is None else self.attention.context_width
         self.extra_width = self._extra_width()
@@ -209,7 +210,8 @@ class Decoder(nn.Module):
     def step(self, token: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
         """token (B,) -> features (B, F), the next state, weights (B, S)."""
         embedded = self.embed(token)  # (B, E)
-        found, state, weights = self._transition(self._hoist(embedded), embedded, state, source)
+        gates = self._hoist(embedded) if self.hoisted is None else self.hoisted.index_select(0, token)
+        found, state, weights = self._transition(gates, embedded, state, source)
         return self._readout(embedded, *found, read=is_read(source)), state, weights
 
     def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
@@ -273,7 +275,8 @@ class Decoder(nn.Module):
         if not isinstance(reader, Product) or (hypotheses == 1 and len(source.tokens) > _FEW):
             return source
         values, readers = source.cache.values, (reader, self.read_context)
-        read = torch.cat([F.linear(values, one.weight) for one in readers], dim=-1)  # (B, 1, S, R)
+        flat = values.flatten(0, 2)  # (B · S, C): torch would else multiply sentence by sentence
+        read = torch.cat([F.linear(flat, one.weight) for one in readers], dim=-1).view(*values.shape[:3], -1)
         return replace(source, cache=replace(source.cache, values=values[..., :0], read=read))
 
     def share(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
@@ -296,6 +299,10 @@ class Decoder(nn.Module):
         assert source.cache is not None
         read = F.linear(source.cache.values.squeeze(1), self.read_context.weight)  # (B, S, …)
         return torch.bmm(weights.to(read.dtype), read)
+
+    def hoist_all(self) -> None:
+        """Look up from now on what a step makes of its token alone; for weights that no longer change."""
+        self.hoisted = self._hoist(self.embed.table.weight)
 
     def _hoist(self, embedded: Tensor) -> Tensor:
         """What of a step can be computed for all steps at once: (…, E) -> (…, gates · H)."""
