@@ -1,6 +1,7 @@
 """Train decoders and scores in both directions on a corpus with gold alignments, and write how well they align it.
 
-    python scripts/compare_alignment.py FOLDER OUT [--pairs N] [--minutes M] [--jobs N] [--work DIR] [--only NAME ...]
+    python scripts/compare_alignment.py FOLDER OUT [--pairs N] [--minutes M | --steps N] [--jobs N] [--work DIR]
+                                        [--only NAME ...]
     python scripts/compare_alignment.py FOLDER OUT --only --full THERE BACK [--guided THERE BACK]
 
 FOLDER holds `train.L1 train.L2 dev.L1 dev.L2 gold.L1 gold.L2 gold.align`, the links from L1 to L2; OUT is a Markdown
@@ -57,6 +58,7 @@ target_lang = "{target}"
 max_length = 80
 
 [tokenizer]
+kind = "bpe"
 vocabulary = 8000
 joint = true
 
@@ -76,8 +78,10 @@ width = 256
 threads = 1
 device = "cpu"
 batch_tokens = 1500
-learning_rate = 2e-3
-valid_every = 250
+learning_rate = 3e-3
+schedule = "cosine"
+warmup = 200
+valid_every = 500
 metric = "loss"
 keep_last = 1
 
@@ -216,8 +220,9 @@ def chosen(scores: Scores) -> str:
     return min(scores, key=lambda name: scores[name].first.aer)
 
 
-def settings_of(name: str, minutes: float) -> list[str]:
-    return [f"train.minutes={minutes:g}", *MEMBERS[name]]
+def settings_of(name: str, budget: str) -> list[str]:
+    """`budget` is the setting that ends a run."""
+    return [budget, *MEMBERS[name]]
 
 
 def read_row(path: Path, settings: Sequence[str]) -> Row | None:
@@ -252,7 +257,7 @@ class Comparison:
     out: Path
     work: Path
     pairs: int
-    minutes: float
+    budget: str
     jobs: int
 
     def go(self, only: Sequence[str], full: Mapping[str, tuple[Path, Path]]) -> int:
@@ -265,7 +270,7 @@ class Comparison:
         config = self.corpus.write_project(self.work, self.pairs)
         outcomes: dict[str, Outcome] = {}
         for name in MEMBERS:
-            row = read_row(self.work / f"{name}.json", settings_of(name, self.minutes))
+            row = read_row(self.work / f"{name}.json", settings_of(name, self.budget))
             if row is not None:
                 outcomes[name] = row
         todo = [name for name in only if name not in outcomes]
@@ -300,7 +305,7 @@ class Comparison:
 
     def _make_row(self, name: str, config: Path, commands: Commands) -> Row:
         """Train a member in both directions, or go on with it, measure it, and keep its row."""
-        settings, log, commit = settings_of(name, self.minutes), self.work / f"{name}.log", commit_now()
+        settings, log, commit = settings_of(name, self.budget), self.work / f"{name}.log", commit_now()
         runs = self.work / f"{name}-there", self.work / f"{name}-back"
         for run, more in zip(runs, ((), ("--reverse",)), strict=True):
             commands.run(log, "train", config, *settings, "--run", run, "--resume", "--no-test", *more)
@@ -364,7 +369,7 @@ def render(outcomes: Mapping[str, Outcome], full: Mapping[str, tuple[int, Scores
     ]
     if outcomes:
         parts.append(
-            f"Each run: the first {comparison.pairs:,} pairs, {comparison.minutes:g} minutes on one core, "
+            f"Each run: the first {comparison.pairs:,} pairs, `{comparison.budget}`, one thread, "
             f"{comparison.jobs} members at once. Date {distinct(row.day for row in rows)}; commit "
             f"{distinct(row.commit for row in rows)}; {distinct(row.machine for row in rows)}.\n"
         )
@@ -412,6 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--languages", nargs=2, metavar=("L1", "L2"), help="endings, links going from L1 to L2")
     parser.add_argument("--pairs", type=at_least_one, default=50_000, help="first pairs of train (%(default)s)")
     parser.add_argument("--minutes", type=float, default=12.0, help="of each run (%(default)s)")
+    parser.add_argument("--steps", type=at_least_one, help="updates of each run, instead of minutes")
     parser.add_argument("--jobs", type=at_least_one, default=2, help="members at once, a thread each (%(default)s)")
     parser.add_argument(
         "--work", type=Path, default=Path("runs") / "alignment", help="folder of the runs (%(default)s)"
@@ -423,7 +429,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     full = {name: tuple(pair) for name, pair in (("full runs", given.full), ("guided runs", given.guided)) if pair}
     corpus = Corpus.find(given.folder.absolute(), given.languages)
     places = given.out.absolute(), given.work.absolute()
-    comparison = Comparison(corpus, *places, given.pairs, given.minutes, given.jobs)
+    budget = f"train.minutes={given.minutes:g}" if given.steps is None else f"train.steps={given.steps}"
+    comparison = Comparison(corpus, *places, given.pairs, budget, given.jobs)
     return comparison.go(
         list(dict.fromkeys(given.only)), {k: (a.absolute(), b.absolute()) for k, (a, b) in full.items()}
     )

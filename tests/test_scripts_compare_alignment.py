@@ -29,7 +29,9 @@ def score_of(first: float, rest: float, overall: float = 0.25) -> script.Score:
 def row_of(name: str) -> script.Row:
     kinds = (*script.SINGLE, *script.METHODS)
     scores = {kind: score_of(0.5 - place / 100, 0.3 + place / 100) for place, kind in enumerate(kinds)}
-    return script.Row(script.settings_of(name, 0.5), 1, scores, 1.25, "abc1234", "a machine", "2026-01-02")
+    return script.Row(
+        script.settings_of(name, "train.minutes=0.5"), 1, scores, 1.25, "abc1234", "a machine", "2026-01-02"
+    )
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_the_corpus_is_found_by_its_gold(folder: Path) -> None:
 @pytest.mark.parametrize("name", script.MEMBERS)
 def test_every_member_has_a_sound_configuration(folder: Path, tmp_path: Path, name: str) -> None:
     path = script.Corpus.find(folder, None).write_project(tmp_path / "work", 30)
-    config = load_config(path, script.settings_of(name, 0.5))
+    config = load_config(path, script.settings_of(name, "train.minutes=0.5"))
     assert f"{config.model.decoder.kind}-{config.model.attention.score}" == name
     assert (config.train.minutes, config.train.steps, config.train.threads) == (0.5, None, 1)
     assert len((tmp_path / "work" / "data" / "train.fr").read_text().split("\n")) == 31
@@ -73,8 +75,8 @@ def test_what_is_chosen_is_chosen_on_the_first_sentences() -> None:
 def test_a_row_is_reused_only_if_its_settings_agree(tmp_path: Path) -> None:
     row, path = row_of("luong-dot"), tmp_path / "luong-dot.json"
     path.write_text(json.dumps(asdict(row)))
-    assert script.read_row(path, script.settings_of("luong-dot", 0.5)) == row
-    assert script.read_row(path, script.settings_of("luong-dot", 1.5)) is None
+    assert script.read_row(path, script.settings_of("luong-dot", "train.minutes=0.5")) == row
+    assert script.read_row(path, script.settings_of("luong-dot", "train.steps=9")) is None
     path.write_text("{")
     assert script.read_row(path, row.settings) is None
 
