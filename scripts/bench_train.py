@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -131,7 +132,8 @@ def learn_pieces(folder: Path, vocabulary: int) -> tuple[list[Path], list[list[s
         sys.exit(f"{folder} must hold train.L1 and train.L2, and nothing else called train; it has {len(files)}.")
     sides = [[line for _, line in zip(range(MOST_PAIRS), read_lines(file), strict=False)] for file in files]
     config = TokenizerConfig(vocabulary=vocabulary)
-    return files, sides, Tokenizer(train_tokenizer([line for side in sides for line in side], config, 1, print))
+    lines, say = [line for side in sides for line in side], partial(print, file=sys.stderr)
+    return files, sides, Tokenizer(train_tokenizer(lines, config, 1, say))
 
 
 def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
