@@ -66,16 +66,17 @@ def test_steps_of_a_search_are_those_of_the_decoder(config: ModelConfig) -> None
 @pytest.mark.parametrize("rows", [[0, 0, 1, 1, 2, 2], [0, 2, 2, 2]])
 @torch.no_grad()
 def test_hypotheses_share_their_sentence(config: ModelConfig, rows: list[int]) -> None:
-    """Alike many of each sentence, and one that has none left; all steps are as those of a sentence of its own."""
-    model, (decoded, source) = built(config), answer(config)
-    which = torch.tensor(rows)
-    state, seen = model.decoder.start(source).select(which), model.share(model.for_steps(source, 2), which)
-    for t, token in enumerate(INPUTS.tgt_in[which].unbind(dim=1)):
+    """Alike many of each sentence, and one that has none left: each goes on as on a copy of its sentence."""
+    model, (_, source) = built(config), answer(config)
+    which, tokens = torch.tensor(rows), torch.arange(4, 4 + NUM_STEPS * len(rows)).view(NUM_STEPS, -1) % 15 + 4
+    copies, seen = source.select(which), model.share(model.for_steps(source, 2), which)
+    state = alone = model.decoder.start(copies)
+    for token in tokens:  # other words for each
         features, state, weights = model.decoder.step(token, state, seen)
-        check_close(features, decoded.features[which, t])
-        check_close(weights, None if decoded.weights is None else decoded.weights[which, t])
-        together = output(model, decoded, source)[which, t]
-        check_close(model.decoder.output(features, weights, seen), together)
+        expected, alone, looks = model.decoder.step(token, alone, copies)
+        check_close(features, expected)
+        check_close(weights, looks)
+        check_close(model.decoder.output(features, weights, seen), model.decoder.output(expected, looks, copies))
 
 
 @every_model

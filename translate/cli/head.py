@@ -21,7 +21,7 @@ def command(
     links: Annotated[
         Path | None, typer.Option(help="Links of the text by another aligner; those of both runs if left out.")
     ] = None,
-    symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = Symmetrize.grow_diag,
+    symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = Symmetrize.intersect,
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
     ] = Extract.argmax,
@@ -32,17 +32,20 @@ def command(
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
     ] = 0.0,
-    agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = 0.5,
+    agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = 1.0,
     null: Annotated[
-        float,
-        typer.Option(min=0.0, help="Weight of words without a link; 0, good with intersect, teaches nothing there."),
-    ] = 0.5,
+        float | None,
+        typer.Option(min=0.0, help="Weight of words without a link; 0 unless --links are given, then 0.5."),
+    ] = None,
     width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 128,
-    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 2000,
+    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 500,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Most minutes of all rounds.")] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, help="From the second on, heads learn the links of the round before.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="From the second on, heads learn the links of the round before; 2, or 1 with --links."
+        ),
+    ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = 100_000,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Positions of a batch, padding included.")] = 2000,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="At the start of a round; falls to nothing.")] = 1e-3,
@@ -68,9 +71,9 @@ def command(
         width=width,
         steps=steps,
         minutes=minutes,
-        rounds=rounds,
+        rounds=rounds or (2 if links is None else 1),
         agreement=agreement,
-        null=null,
+        null=null if null is not None else (0.0 if links is None else 0.5),
         learning_rate=learning_rate,
         batch_tokens=batch_tokens,
         pairs=pairs,
