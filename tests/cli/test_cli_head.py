@@ -51,7 +51,7 @@ def test_a_head_says_how_it_was_trained(headed: tuple[Path, Path]) -> None:
         run = Run.open(path)
         assert {file.name for file in run.head_path.iterdir()} == {HEAD, HEAD_NOTE, MANIFEST}
         note = json.loads((run.head_path / HEAD_NOTE).read_text())
-        assert (note["updates"], note["width"], note["checkpoint"]) == (3, 7, run.best().name)
+        assert (note["updates"], note["width"], note["checkpoint"]) == (6, 7, run.best().name)  # two rounds of three
         assert note["settings"]["align"]["extraction"]["shift"] in (-1, 0, 1, 2)
         assert run.load_head(run.load_model()).width == 7
         assert not list(path.glob(".tmp-*"))
@@ -197,7 +197,7 @@ def test_a_stop_saves_the_heads(headed: tuple[Path, Path], tmp_path: Path, envir
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("update 0:"):
+            if line.startswith("round 1, update 0:"):
                 break
         os.kill(process.pid, signal.SIGINT)
         said = process.stderr.read()
