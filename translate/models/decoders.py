@@ -121,9 +121,10 @@ class Steps:
             for step, count in enumerate(((needed + 3) // 4 * 4).tolist()):
                 before = self.rows[step - 1] if step else num_rows
                 self.rows[step] = count if count <= before - _LEAST_LEAVING else before
-        self.whole = sum(self.rows) == num_rows * num_steps
-        places = [torch.arange(count) + step * num_rows for step, count in enumerate(self.rows)]
-        self._places = None if self.whole else torch.cat(places).to(tokens.device, non_blocking=True)  # (N,)
+        self._places: Tensor | None = None  # (N,), in the flat (T, B) table; None where no row leaves
+        if sum(self.rows) < num_rows * num_steps:
+            places = torch.cat([torch.arange(count) + step * num_rows for step, count in enumerate(self.rows)])
+            self._places = places.to(tokens.device, non_blocking=True)
 
     def flat(self, given: Tensor) -> Tensor:
         """(B, T, …) -> (N, …), one step after the other."""
