@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from translate.decoding.int8 import with_int8
 from translate.decoding.packing import pack
 from translate.decoding.rules import Rules
 from translate.decoding.translator import Translator, batch_rows
+from translate.models.layout import Laid
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
 from translate.process import cpu_name, settle
@@ -212,10 +214,13 @@ def _joined(states: list[State]) -> State:
     return State(**parts)
 
 
+LAID = "_linear_pointwise"  # the operator behind `Laid`
+
+
 class Products(TorchDispatchMode):
     """Notes every matrix product that is asked for."""
 
-    NAMES = ("mm", "addmm", "bmm", "baddbmm")
+    NAMES = ("mm", "addmm", "bmm", "baddbmm", LAID)
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -224,8 +229,11 @@ class Products(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
         if name in self.NAMES:
-            left, right = [arg for arg in args if isinstance(arg, Tensor)][-2:]
-            self.shapes.append((name, tuple(left.shape), tuple(right.shape)))
+            if name == LAID:
+                left, right = args[0].shape, args[1].shape[::-1]
+            else:
+                left, right = [arg.shape for arg in args if isinstance(arg, Tensor)][-2:]
+            self.shapes.append((name, tuple(left), tuple(right)))
             return func(*args, **(kwargs or {}))
         with self:  # inference mode hands composite operations over whole
             result = func.decompose(*args, **(kwargs or {}))
@@ -238,20 +246,22 @@ def replay(shapes: Sequence[Shape]) -> Callable[[], None]:
     Each weight matrix is a tensor of its own, as in the model; all else shares its memory, which may well be in cache.
     """
     weights = {shape[2]: torch.randn(shape[2]) for shape in shapes if len(shape[2]) < 3}
+    laid = {shape[2]: Laid(weights[shape[2]].t().contiguous(), few=True) for shape in shapes if shape[0] == LAID}
     left = torch.randn(max(int(np.prod(first)) for _, first, _ in shapes))
     right = torch.randn(max(int(np.prod(second)) for _, _, second in shapes))
     results = torch.empty(max(int(np.prod(a[:-1])) * b[-1] for _, a, b in shapes))
     calls = []
-    for _, first, second in shapes:
+    for name, first, second in shapes:
         one = left[: int(np.prod(first))].view(first)
         other = weights[second] if second in weights else right[: int(np.prod(second))].view(second)
         shape = (*first[:-1], second[-1])
-        calls.append((one, other, results[: int(np.prod(shape))].view(shape)))
+        out = results[: int(np.prod(shape))].view(shape)
+        calls.append(partial(laid[second], one) if name == LAID else partial(torch.matmul, one, other, out=out))
 
     @torch.inference_mode()
     def run() -> None:
-        for one, other, out in calls:
-            torch.matmul(one, other, out=out)
+        for call in calls:
+            call()
 
     return run
 

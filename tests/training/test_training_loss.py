@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import translate.models.layout as layout_module
 import translate.models.loops as loops_module
 import translate.training.loss as loss_module
 from translate.config import ModelConfig
+from translate.models.layout import Laid
 from translate.models.seq2seq import Seq2Seq
 from translate.training.loss import SequenceLoss, sequence_loss
 
@@ -114,14 +116,15 @@ def test_the_loss_in_chunks_is_the_loss_at_once(
     whole = loss_of(model, pairs, smoothing)
     expected = gradients(model, whole[0])
     sizes: list[int] = []
-    linear = F.linear
+    linear, laid = F.linear, Laid.__call__
 
-    def noted(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        if weight is model.decoder.out.weight:
-            sizes.append(len(inputs))
-        return linear(inputs, weight, bias)
+    def noted(found: Tensor) -> Tensor:
+        if found.size(-1) == VOCABULARY:
+            sizes.append(len(found))
+        return found
 
-    monkeypatch.setattr(F, "linear", noted)
+    monkeypatch.setattr(F, "linear", lambda *given: noted(linear(*given)))
+    monkeypatch.setattr(Laid, "__call__", lambda *given, **more: noted(laid(*given, **more)))
     monkeypatch.setattr(loss_module, "MOST_ELEMENTS", (rows + 1) * VOCABULARY - 1)
     chunked = loss_of(model, pairs, smoothing)
     assert max(sizes) == rows
@@ -184,3 +187,20 @@ def test_the_likelihood_is_for_looking_at_only() -> None:
     assert loss.requires_grad
     assert not nll.requires_grad
     assert not gold.requires_grad
+
+
+@every_model
+@pytest.mark.parametrize("processor", ["AMD EPYC", "Intel(R) Xeon(R)", ""])
+def test_every_processor_forms_the_same_loss_and_gradients(
+    name: str, processor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pairs = make_model(name), make_pairs()
+    exact = loss_of(model, pairs, 0.1)[0]
+    expected = [gradient.float() for gradient in gradients(model, exact)]
+    monkeypatch.setattr(layout_module, "cpu_name", lambda: processor)
+    monkeypatch.setattr(layout_module, "_LEAST", 1)
+    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 4 * VOCABULARY)
+    found = loss_of(model.float(), pairs, 0.1)[0]
+    torch.testing.assert_close(found, exact.float())
+    for one, other in zip(gradients(model, found), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

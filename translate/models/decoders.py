@@ -16,6 +16,7 @@ from torch.autograd.function import Function, once_differentiable
 from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.dropout import Dropout, dropout
+from translate.models.layout import Laid
 from translate.models.loops import Product, cached_slices, one_gradient
 from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
@@ -47,6 +48,7 @@ class OutputLayer(nn.Module):
         vocabulary, embedding_width = table.weight.shape
         self.weight = table.weight if tied else nn.Parameter(torch.empty(vocabulary, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.laid: Laid | None = None  # the matrix, once it no longer changes
         self.fit = nn.Linear(width, embedding_width, bias=False) if tied and width != embedding_width else nn.Identity()
 
     def forward(self, features: Tensor) -> Tensor:
@@ -56,9 +58,15 @@ class OutputLayer(nn.Module):
         logits = F.linear(features, self.weight, self.bias)
         return F.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
+    def settle(self) -> None:
+        """Take the matrix to be what it will stay."""
+        self.laid = Laid.fixed(self.weight)
+
     def product(self, features: Tensor) -> Tensor:
         """(…, F) -> (…, V), without the bias."""
-        return features @ self.weight.t()
+        if self.laid is None or not self.laid.is_usable:
+            return features @ self.weight.t()
+        return self.laid(features.reshape(-1, features.size(-1))).view(*features.shape[:-1], -1)
 
     def _can_overwrite(self, features: Tensor) -> bool:
         """Whether nobody asks for a gradient and the product already has the precision of the result."""
@@ -167,7 +175,7 @@ class Decoder(nn.Module):
             self._input_width(), self.extra_width, self.width, settings.layers, settings.dropout, settings.cell,
             settings.layer_norm,
         )  # fmt: skip
-        self.bridge = nn.Linear(memory_width, self.width * self.stack.num_tensors)
+        self.bridge = Product(memory_width, self.width * self.stack.num_tensors)
         self._build()
         self.feature_width = self._feature_width()
         self.out = OutputLayer(self.feature_width, table, tied=config.embedding.tied != "none")
@@ -221,20 +229,21 @@ class Decoder(nn.Module):
         With `lengths` (B,) on the CPU, rows leave the loop when they and all after them have ended, so it is best to
         have the longest first; what is found beyond the end of a row is of no use, and may be zero.
         """
-        steps, whole = Steps(tgt_in, lengths), source
-        source = self._foreseen(source)
+        with one_gradient():
+            return self._unrolled(Steps(tgt_in, lengths), tgt_in, source)
+
+    def _unrolled(self, steps: Steps, tgt_in: Tensor, whole: EncodedSource) -> Decoded:
+        source = self._foreseen(whole)
         embedded = self.embed(steps.flat(tgt_in))  # (N, E): step after step, at each the rows that are not done
         state = self.start(source)
         founds, all_weights, all_notes = [], [], []
-        parts = (self._hoist(embedded).split(steps.rows), embedded.split(steps.rows))  # (B, gates · H), (B, E) each
-        with one_gradient():
-            for gates, one in zip(*parts, strict=True):
-                if len(one) < len(source.tokens):
-                    state, source = state.first(len(one)), source.first(len(one))
-                found, state, weights = self._transition(gates, one, state, source)
-                founds.append(found)
-                all_weights.append(weights)
-                all_notes.append(state.notes)
+        for gates, one in zip(self._hoist(embedded).split(steps.rows), embedded.split(steps.rows), strict=True):
+            if len(one) < len(source.tokens):  # gates (B, gates · H), one (B, E)
+                state, source = state.first(len(one)), source.first(len(one))
+            found, state, weights = self._transition(gates, one, state, source)
+            founds.append(found)
+            all_weights.append(weights)
+            all_notes.append(state.notes)
         columns = [torch.cat(column) for column in zip(*founds, strict=True)]  # (N, …) each
         given = [one for one in all_weights if one is not None]
         looks = steps.padded(torch.cat(given)) if given else None  # (B, T, S)
@@ -260,7 +269,7 @@ class Decoder(nn.Module):
         if reader is None or self.attention is None or not self.attention.is_one_sum:
             return source
         assert source.cache is not None
-        read = F.linear(source.cache.values, reader.weight)  # (B, 1, S, R)
+        read = reader.times(source.cache.values)  # (B, 1, S, R)
         return replace(source, cache=replace(source.cache, read=read))
 
     def for_steps(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
@@ -277,7 +286,7 @@ class Decoder(nn.Module):
             return source
         values, readers = source.cache.values, (reader, self.read_context)
         flat = values.flatten(0, 2)  # (B · S, C): torch would else multiply sentence by sentence
-        read = torch.cat([F.linear(flat, one.weight) for one in readers], dim=-1).view(*values.shape[:3], -1)
+        read = torch.cat([one.times(flat) for one in readers], dim=-1).view(*values.shape[:3], -1)
         return replace(source, cache=replace(source.cache, values=values[..., :0], read=read))
 
     def share(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
@@ -298,7 +307,7 @@ class Decoder(nn.Module):
     def _read_contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
         """What the readout makes of the contexts of all steps: weights (B, T, S) -> (B, T, 2F) or (B, T, F)."""
         assert source.cache is not None
-        read = F.linear(source.cache.values.squeeze(1), self.read_context.weight)  # (B, S, …)
+        read = self.read_context.times(source.cache.values.squeeze(1))  # (B, S, …)
         return torch.bmm(weights.to(read.dtype), read)
 
     def hoist_all(self) -> None:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from translate.models.dropout import Dropout, dropout
-from translate.models.loops import Product, in_rows, one_gradient, tanh_
+from translate.models.layout import Laid
+from translate.models.loops import Product, one_gradient, tanh_
 
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
 
@@ -66,23 +67,25 @@ def gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, norm: 
 class _GruUnrolled(Function):
     """All steps of a GRU whose inputs are known, as torch's own but with weight gradients formed once.
 
-    inputs (T, B, E), start (B, H), weights as torch has them -> states (T, B, H).
+    inputs (T, B, E), start (B, H), weights as torch has them, and these laid out if they are -> states (T, B, H).
     """
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, start: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor
-    ) -> Tensor:
+        ctx: Any, inputs: Tensor, start: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor,
+        laid_ih: Laid | None = None, laid_hh: Laid | None = None,
+    ) -> Tensor:  # fmt: skip
         steps, rows, width = inputs.size(0), *start.shape
-        recurrent = in_rows(weight_hh.t())
-        gates = F.linear(inputs, weight_ih, bias_ih)  # (T, B, 3H), of which r, z and n are made in place
+        recurrent = laid_hh or Laid(weight_hh, few=True)
+        gates = (laid_ih or Laid(weight_ih, few=False))(inputs.flatten(0, 1), bias_ih)  # (T · B, 3H)
+        gates = gates.view(steps, rows, 3 * width)  # of which r, z and n are made in place
         states, candidates = inputs.new_empty(steps + 1, rows, width), inputs.new_empty(steps, rows, width)
         before = states[0].copy_(start)
         for both, new, candidate, after in zip(
             gates[..., : 2 * width].unbind(0), gates[..., 2 * width :].unbind(0), candidates.unbind(0),
             states[1:].unbind(0), strict=True,
         ):  # fmt: skip
-            hidden_gates = torch.addmm(bias_hh, before, recurrent)  # (B, 3H)
+            hidden_gates = recurrent(before, bias_hh)  # (B, 3H)
             both.add_(hidden_gates[:, : 2 * width]).sigmoid_()
             candidate.copy_(hidden_gates[:, 2 * width :])
             tanh_(new.addcmul_(both[:, :width], candidate))
@@ -97,25 +100,28 @@ class _GruUnrolled(Function):
         steps, rows, width = candidates.shape
         # Side by side: the recurrent share of n, then r, z, n, so that both products read neighbours.
         grads = grad.new_empty(steps, rows, 4 * width)
-        recurrent = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
+        ordered = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
+        recurrent = Laid(ordered.t(), few=True)
         below = grad.new_zeros(rows, width)
         for t in range(steps - 1, -1, -1):
             kept = _gru_backward(
                 grad[t] + below, gates[t, :, : 2 * width], candidates[t], gates[t, :, 2 * width :], states[t],
                 grads[t, :, width:], grads[t, :, :width],
             )  # fmt: skip
-            below = torch.addmm(kept, grads[t, :, : 3 * width], recurrent)
+            below = recurrent(grads[t, :, : 3 * width], plus=kept)
         flat = grads.view(steps * rows, 4 * width)
         from_hidden, from_input = flat[:, : 3 * width], flat[:, width:]
         of_hh = from_hidden.t() @ states[:-1].flatten(0, 1)  # (3H, H)
         sums = flat.sum(dim=0)  # (4H,)
         return (
-            (from_input @ weight_ih).view_as(inputs) if ctx.needs_input_grad[0] else None,
+            Laid(weight_ih.t(), few=False)(from_input).view_as(inputs) if ctx.needs_input_grad[0] else None,
             below,
             from_input.t() @ inputs.flatten(0, 1),
             torch.cat([of_hh[width:], of_hh[:width]]),
             sums[width:],
             torch.cat([sums[width : 3 * width], sums[:width]]),
+            None,
+            None,
         )
 
 
@@ -222,8 +228,9 @@ class Layer(nn.Module):
     def _fused(self, inputs: Tensor, hidden: Hidden) -> Tensor:
         start, weights = [part.unsqueeze(0) for part in hidden], self.torch_weights()
         if self.kind == "gru" and inputs.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            laid = self.input.laid if self.extra is None else None, self.recurrent.laid
             unrolled: Tensor = _GruUnrolled.apply(  # type: ignore[no-untyped-call]
-                inputs.transpose(0, 1).contiguous(), hidden[0], *weights
+                inputs.transpose(0, 1).contiguous(), hidden[0], *weights, *laid
             )
             return unrolled.transpose(0, 1)
         if self.kind == "gru":
