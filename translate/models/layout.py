@@ -7,7 +7,6 @@ from torch import Tensor
 
 from translate.process import cpu_name
 
-FEW = 128  # rows below which a product gains most from a matrix that is laid out for it
 _LEAST = 1 << 14  # numbers of a matrix that is worth the trouble
 _ROWS = 64  # what oneDNN is told to expect; its layout is as good for others
 
@@ -16,24 +15,24 @@ class Laid:
     """A matrix W (N, K) that does not change while products x Wᵀ are formed, for the plain numbers without autograd.
 
     On AMD's processors (Zen 4) oneDNN forms them faster than torch's own way, and faster still from its own layout:
-    with 64 rows 1.07 and 1.19 times, with 5 rows 1.3 and 2.5 times (docs/performance.md). There no row's result depends
+    with 64 rows 1.04 and 1.18 times, with 5 rows 1.2 and 2.3 times (1536 × 512, docs/search.md). There no row's result depends
     on how many others there are. On Intel's it gains nothing, but rows that are well laid do.
     """
 
-    def __init__(self, weight: Tensor, few: bool) -> None:
-        """`few` tells that there are several products of few rows each, so that another layout pays."""
+    def __init__(self, weight: Tensor, again: bool) -> None:
+        """`again` tells that there will be several products, so that another layout pays."""
         weight = weight.detach()
         self._weight: Tensor | None = None  # as oneDNN is to have it
         if _suits_onednn(weight):
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS) if few else weight
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS) if again else weight
         else:
-            self._rows = in_rows(weight.t()) if few else weight.t()
+            self._rows = in_rows(weight.t()) if again else weight.t()
 
     @classmethod
     def fixed(cls, weight: Tensor) -> Laid | None:
         """A matrix that will not change any more, if it gains from another layout than columns."""
-        laid = cls(weight, few=True)
-        return laid if laid.likes_few else None
+        laid = cls(weight, again=True)
+        return laid if laid.is_packed else None
 
     @property
     def is_usable(self) -> bool:
@@ -44,8 +43,8 @@ class Laid:
         return self  # nothing of it ever changes
 
     @property
-    def likes_few(self) -> bool:
-        """Whether products of few rows are as fast as others."""
+    def is_packed(self) -> bool:
+        """Whether it is in oneDNN's own layout."""
         return self._weight is not None and self._weight.is_mkldnn
 
     def __call__(self, inputs: Tensor, bias: Tensor | None = None, plus: Tensor | None = None) -> Tensor:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from translate.models.layout import FEW, Laid
+from translate.models.layout import Laid
 
 _CACHED_ELEMENTS = 1 << 18  # what stays in a core's own cache between two passes over it
 
@@ -54,15 +54,21 @@ def _joined(left: Sequence[tuple[Tensor, Tensor]], dim: int) -> tuple[Tensor, Te
 class _Steps(_Left):
     """What the steps of one loop share of a weight: they leave their inputs and the gradients of their outputs."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, few: bool) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.weight, self.few = weight.detach(), few
+        self.weight, self.uses = weight.detach(), 0
         self.bias = None if bias is None else bias.detach()
-        self.forwards = Laid(self.weight, few)
+
+    def forwards(self, inputs: Tensor) -> Tensor:
+        """The product of one step; a weight that is used once is not worth another layout."""
+        self.uses += 1
+        if self.uses <= 2:
+            self._laid = Laid(self.weight, again=self.uses > 1)
+        return self._laid(inputs, self.bias)
 
     @cached_property
     def backwards(self) -> Laid:
-        return Laid(self.weight.t(), self.few)
+        return Laid(self.weight.t(), again=self.uses > 1)
 
 
 class _Gather(Function):
@@ -91,7 +97,7 @@ class _Step(Function):
     def forward(ctx: Any, inputs: Tensor, token: Tensor, steps: _Steps) -> Tensor:
         ctx.steps = steps
         ctx.save_for_backward(inputs)
-        return steps.forwards(inputs, steps.bias)
+        return steps.forwards(inputs)
 
     @staticmethod
     @once_differentiable
@@ -187,7 +193,7 @@ class Product(nn.Linear):
             return F.linear(inputs, self.weight, bias)
         rows = inputs.reshape(-1, self.in_features)
         if key not in loop.products:
-            steps = _Steps(self.weight, bias, few=len(rows) < FEW)
+            steps = _Steps(self.weight, bias)
             loop.products[key] = steps, _Gather.apply(self.weight, bias, steps)  # type: ignore[no-untyped-call]
         steps, token = loop.products[key]
         found: Tensor = _Step.apply(rows, token, steps)  # type: ignore[no-untyped-call]

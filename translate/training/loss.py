@@ -68,8 +68,8 @@ class _VocabularyLoss(Function):
         grads = None
         if any(ctx.needs_input_grad[:3]):
             grads = torch.empty_like(features), torch.empty_like(weight), torch.zeros_like(bias)
-        rows, forwards = _rows(len(weight)), Laid(weight, few=False)
-        backwards = Laid(weight.t(), few=False)
+        rows, forwards = _rows(len(weight)), Laid(weight, again=False)
+        backwards = Laid(weight.t(), again=False)
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
             logits = forwards(features[part])  # (n, V), in half precision under autocast
