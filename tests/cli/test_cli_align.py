@@ -144,6 +144,8 @@ def test_characters_are_units_on_request(
     ("arguments", "message"),
     [
         (["--symmetrize", "union"], "--reverse"),
+        (["--threshold", "0.2"], "--threshold goes with --extract threshold or both"),
+        (["--gold-base", "1"], "--gold-base tells how --gold numbers words"),
         (["--shift", "auto"], "--reverse"),
         (["--shift", "far"], "--shift far: give a whole number"),
         (["--shift", "11"], "from -10 to 10"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from translate.decoding.translator import Translator
 
 CHUNK = 1000  # lines aligned at a time
+LEAST_WEIGHT = 0.3  # of a link that a threshold makes
 
 
 class Symmetrize(StrEnum):
@@ -55,6 +56,14 @@ class Level(StrEnum):
     both = "both"
 
 
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, max=1.0, help=f"Least weight of a link, with --extract threshold or both; {LEAST_WEIGHT} if left out."
+    ),
+]
+
+
 def command(
     run: RunArgument,
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
@@ -69,7 +78,7 @@ def command(
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
     ] = Extract.argmax,
-    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least weight of a link.")] = 0.3,
+    threshold: ThresholdOption = None,
     shift: Annotated[
         str,
         typer.Option(help="Read the links of step t at step t + k; auto: as two runs agree best on held-out text."),
@@ -102,18 +111,20 @@ def command(
         raise UserError("Only one of --source, --target and --gold can be -, stdin.")
     if reverse is None and (symmetrize is not None or shift == "auto"):
         raise UserError("--symmetrize and --shift auto need --reverse, a run that translates back.")
+    if gold is None and gold_base != Base.auto:
+        raise UserError("--gold-base tells how --gold numbers words: give the gold links.")
     if gold is not None and units == Unit.characters:
         raise UserError("--units characters does not go with --gold: gold links number words between spaces.")
     if level != Level.words:
         _check_level(level, format, reverse)
-    numbers = _range(lines)
+    least, numbers = least_weight(extract, threshold), _range(lines)
     sources, targets = _read_sides(source, target)
     if lines is not None and len(sources) <= numbers.start:
         raise UserError(f"--lines {lines}: {source} has {len(sources)} lines.")
     reference = None if gold is None else _read_gold(gold, gold_base, len(sources))
     sources, targets = sources[numbers], targets[numbers] if targets is not None else None
     aligner = _Aligner.load(run, reverse, beam, device, (symmetrize or Symmetrize.grow_diag).value, head)
-    aligner.settings = _settings(run, extract, threshold, diagonal, units, level, gold is not None)
+    aligner.settings = _settings(run, extract, least, diagonal, units, level, gold is not None)
     aligner.shift(shift)
     first = (numbers.start or 0) + 1
     aligned = aligner.sentences(sources, targets, first)
@@ -251,6 +262,15 @@ def _settings(
         spans = spans_of(run, "; --units words links words between spaces")
     extraction = Extraction(extract.value, threshold, 0, diagonal)
     return AlignSettings(extraction, *spans, pieces=level != Level.words)
+
+
+def least_weight(extract: Extract, threshold: float | None) -> float:
+    """The threshold that was given, where it decides something."""
+    from translate.errors import UserError
+
+    if threshold is not None and extract == Extract.argmax:
+        raise UserError("--threshold goes with --extract threshold or both: argmax takes the greatest weight only.")
+    return LEAST_WEIGHT if threshold is None else threshold
 
 
 def spans_of(run: Path, otherwise: str = "") -> tuple[bool, bool]:

@@ -15,8 +15,8 @@ class Laid:
     """A matrix W (N, K) that does not change while products x Wᵀ are formed, for the plain numbers without autograd.
 
     On AMD's processors (Zen 4) oneDNN forms them faster than torch's own way, and faster still from its own layout:
-    with 64 rows 1.04 and 1.18 times, with 5 rows 1.2 and 2.3 times (1536 × 512, docs/search.md). There no row's result depends
-    on how many others there are. On Intel's it gains nothing, but rows that are well laid do.
+    with 64 rows 1.04 and 1.18 times, with 5 rows 1.2 and 2.3 times (1536 × 512, docs/search.md). There no row's result
+    depends on how many others there are. On Intel's it gains nothing, but rows that are well laid do.
     """
 
     def __init__(self, weight: Tensor, again: bool) -> None:
