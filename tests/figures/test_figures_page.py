@@ -135,6 +135,7 @@ def test_a_browser_sorts_and_jumps_to_the_worst(window: Browser) -> None:
     lines = "return [...document.querySelectorAll('article')].map(a => +a.id.slice(5))"
     assert window.run(lines) == list(range(1, 51))
     assert window.run("return document.getElementById('more').textContent") == "79 more"
+    assert window.run("return document.getElementById('more').checkVisibility()")
     found = "return document.querySelector('.found').id"
     for expected in ("line-4", "line-129", "line-128"):  # by score; the second one was not drawn yet
         window.click("#worst")
@@ -158,6 +159,7 @@ def test_a_browser_sorts_and_jumps_to_the_worst(window: Browser) -> None:
     )
     assert window.run(lines) == [1]
     assert window.run("return document.getElementById('count').textContent") == "1 of 129 sentences"
+    assert not window.run("return document.getElementById('more').checkVisibility()"), "there is no more"
     window.click("#line-1 button")
     assert window.run("return document.querySelectorAll('#line-1 td').length") == 3 * 4
     assert window.run("return document.querySelectorAll('#line-1 td.linked').length") == 3

@@ -107,6 +107,7 @@ function matrix(sentence) {
   head.append(make("th"));
   for (const text of [...sentence.source, "∅"]) {
     const cell = make("th");
+    cell.title = text; // a long word is cut off
     cell.append(make("span", "", text));
     head.append(cell);
   }
