@@ -246,7 +246,7 @@ def replay(shapes: Sequence[Shape]) -> Callable[[], None]:
     Each weight matrix is a tensor of its own, as in the model; all else shares its memory, which may well be in cache.
     """
     weights = {shape[2]: torch.randn(shape[2]) for shape in shapes if len(shape[2]) < 3}
-    laid = {shape[2]: Laid(weights[shape[2]].t().contiguous(), again=True) for shape in shapes if shape[0] == LAID}
+    laid = {shape[2]: Laid(weights[shape[2]].t().contiguous()) for shape in shapes if shape[0] == LAID}
     left = torch.randn(max(int(np.prod(first)) for _, first, _ in shapes))
     right = torch.randn(max(int(np.prod(second)) for _, _, second in shapes))
     results = torch.empty(max(int(np.prod(a[:-1])) * b[-1] for _, a, b in shapes))

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from translate.process import cpu_name
 
 _LEAST = 1 << 14  # numbers of a matrix that is worth the trouble
+_MOST_ROWS = 512  # from here on torch's own products are as good
 _ROWS = 64  # what oneDNN is told to expect; its layout is as good for others
 
 
 class Laid:
     """A matrix W (N, K) that does not change while products x Wᵀ are formed, for the plain numbers without autograd.
 
-    On AMD's processors (Zen 4) oneDNN forms them faster than torch's own way, and faster still from its own layout:
-    with 64 rows 1.04 and 1.18 times, with 5 rows 1.2 and 2.3 times (1536 × 512, docs/search.md). There no row's result
-    depends on how many others there are. On Intel's it gains nothing, but rows that are well laid do.
+    On AMD's processors (Zen 4) oneDNN's own layout is 1.18 times as fast as torch's with 64 rows, 2.3 times with 5 rows
+    (1536 × 512, docs/search.md), and no row's result depends on how many others there are. On Intel's it gains nothing,
+    but rows that are well laid do.
     """
 
-    def __init__(self, weight: Tensor, again: bool) -> None:
-        """`again` tells that there will be several products, so that another layout pays."""
-        weight = weight.detach()
-        self._weight: Tensor | None = None  # as oneDNN is to have it
-        if _suits_onednn(weight):
-            self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS) if again else weight
+    def __init__(self, weight: Tensor) -> None:
+        self._weight = weight.detach()
+        self._packed = self._rows = None  # one of them is there, if the processor likes it better than the weight
+        if _suits_onednn(self._weight):
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(self._weight, _ROWS)
         else:
-            self._rows = in_rows(weight.t()) if again else weight.t()
+            self._rows = in_rows(self._weight.t())
 
     @classmethod
     def fixed(cls, weight: Tensor) -> Laid | None:
         """A matrix that will not change any more, if it gains from another layout than columns."""
-        laid = cls(weight, again=True)
-        return laid if laid.is_packed else None
+        return cls(weight) if _suits_onednn(weight) else None
 
     @property
     def is_usable(self) -> bool:
@@ -42,24 +42,28 @@ class Laid:
     def __deepcopy__(self, memo: dict[int, object]) -> Laid:
         return self  # nothing of it ever changes
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether it is in oneDNN's own layout."""
-        return self._weight is not None and self._weight.is_mkldnn
-
     def __call__(self, inputs: Tensor, bias: Tensor | None = None, plus: Tensor | None = None) -> Tensor:
         """x Wᵀ, plus a bias (N,) or a table (M, N): (M, K) -> (M, N)."""
+        if self._packed is not None and len(inputs) <= _MOST_ROWS:
+            return self._by_onednn(self._packed, inputs, bias, plus)
+        rows = self._weight.t() if self._rows is None else self._rows
         added = bias if plus is None else plus
-        if self._weight is None:
-            rows = self._rows.to(inputs.dtype)
-            return inputs @ rows if added is None else torch.addmm(added, inputs, rows)
-        product = torch.ops.mkldnn._linear_pointwise
-        found: Tensor = (
-            product(inputs, self._weight, bias, "none", [], "")
-            if plus is None
-            else product.binary(inputs, plus, self._weight, bias, "add")
-        )
-        return found
+        return inputs @ rows if added is None else torch.addmm(added, inputs, rows)
+
+    @staticmethod
+    def _by_onednn(packed: Tensor, inputs: Tensor, bias: Tensor | None, plus: Tensor | None) -> Tensor:
+        rows = len(inputs)
+        more = rounded(rows) - rows
+        if more:
+            inputs = F.pad(inputs, (0, 0, 0, more))
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, packed, bias, "none", [], "")[:rows]
+        return found if plus is None else found.add_(plus)
+
+
+def rounded(rows: int) -> int:
+    """So many rows or a few more: oneDNN writes a program of 0.6 MB for every number of rows and keeps it."""
+    apart = 1 if rows <= 8 else 4 if rows <= 96 else 16 if rows <= 256 else 32
+    return -(-rows // apart) * apart
 
 
 def _suits_onednn(weight: Tensor) -> bool:

@@ -62,13 +62,19 @@ class _Steps(_Left):
     def forwards(self, inputs: Tensor) -> Tensor:
         """The product of one step; a weight that is used once is not worth another layout."""
         self.uses += 1
-        if self.uses <= 2:
-            self._laid = Laid(self.weight, again=self.uses > 1)
-        return self._laid(inputs, self.bias)
+        return F.linear(inputs, self.weight, self.bias) if self.uses == 1 else self._laid(inputs, self.bias)
+
+    def backwards(self, grads: Tensor) -> Tensor:
+        """The gradient of its input."""
+        return grads @ self.weight if self.uses == 1 else self._turned(grads)
 
     @cached_property
-    def backwards(self) -> Laid:
-        return Laid(self.weight.t(), again=self.uses > 1)
+    def _laid(self) -> Laid:
+        return Laid(self.weight)
+
+    @cached_property
+    def _turned(self) -> Laid:
+        return Laid(self.weight.t())
 
 
 class _Gather(Function):

@@ -76,8 +76,9 @@ class _GruUnrolled(Function):
         laid_ih: Laid | None = None, laid_hh: Laid | None = None,
     ) -> Tensor:  # fmt: skip
         steps, rows, width = inputs.size(0), *start.shape
-        recurrent = laid_hh or Laid(weight_hh, again=True)
-        gates = (laid_ih or Laid(weight_ih, again=False))(inputs.flatten(0, 1), bias_ih)  # (T · B, 3H)
+        recurrent = laid_hh or Laid(weight_hh)
+        flat = inputs.flatten(0, 1)
+        gates = F.linear(flat, weight_ih, bias_ih) if laid_ih is None else laid_ih(flat, bias_ih)  # (T · B, 3H)
         gates = gates.view(steps, rows, 3 * width)  # of which r, z and n are made in place
         states, candidates = inputs.new_empty(steps + 1, rows, width), inputs.new_empty(steps, rows, width)
         before = states[0].copy_(start)
@@ -101,7 +102,7 @@ class _GruUnrolled(Function):
         # Side by side: the recurrent share of n, then r, z, n, so that both products read neighbours.
         grads = grad.new_empty(steps, rows, 4 * width)
         ordered = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
-        recurrent = Laid(ordered.t(), again=True)
+        recurrent = Laid(ordered.t())
         below = grad.new_zeros(rows, width)
         for t in range(steps - 1, -1, -1):
             kept = _gru_backward(
@@ -114,7 +115,7 @@ class _GruUnrolled(Function):
         of_hh = from_hidden.t() @ states[:-1].flatten(0, 1)  # (3H, H)
         sums = flat.sum(dim=0)  # (4H,)
         return (
-            Laid(weight_ih.t(), again=False)(from_input).view_as(inputs) if ctx.needs_input_grad[0] else None,
+            (from_input @ weight_ih).view_as(inputs) if ctx.needs_input_grad[0] else None,
             below,
             from_input.t() @ inputs.flatten(0, 1),
             torch.cat([of_hh[width:], of_hh[:width]]),

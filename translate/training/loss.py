@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from translate.models.layout import Laid
 from translate.models.loops import cached_slices
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -68,11 +68,10 @@ class _VocabularyLoss(Function):
         grads = None
         if any(ctx.needs_input_grad[:3]):
             grads = torch.empty_like(features), torch.empty_like(weight), torch.zeros_like(bias)
-        rows, forwards = _rows(len(weight)), Laid(weight, again=False)
-        backwards = Laid(weight.t(), again=False)
+        rows = _rows(len(weight))
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
-            logits = forwards(features[part])  # (n, V), in half precision under autocast
+            logits = F.linear(features[part], weight)  # (n, V), in half precision under autocast
             table = logits.to(wide)  # becomes probabilities, then the gradient of the logits
             for some in cached_slices(len(table), table.size(1), table.device):
                 values, chosen = table[some].add_(bias), targets[part][some].unsqueeze(1)
@@ -91,7 +90,7 @@ class _VocabularyLoss(Function):
             if grads is None:
                 continue
             by_logits = table.to(logits.dtype)
-            grads[0][part] = backwards(by_logits)
+            grads[0][part] = by_logits @ weight.to(logits.dtype)
             if logits.dtype == weight.dtype:
                 grads[1].addmm_(by_logits.t(), features[part], beta=float(begin > 0))
             elif begin:
