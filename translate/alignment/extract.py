@@ -55,17 +55,19 @@ def word_weights(
     return summed
 
 
-def near_diagonal(word_weights: FloatArray, strength: float) -> FloatArray:
-    """Multiply by exp(-strength · |i/I - j/J|), words counted from their middles (after Dyer et al. 2013, eq. 2).
+def diagonal_prior(num_tgt: int, num_src: int, strength: float) -> FloatArray:
+    """exp(-strength · |i/I - j/J|), words counted from their middles (after Dyer et al. 2013, eq. 2): (J, I)."""
+    src_places, tgt_places = (np.arange(num_src) + 0.5) / num_src, (np.arange(num_tgt) + 0.5) / num_tgt
+    prior: FloatArray = np.exp(-strength * np.abs(src_places[None, :] - tgt_places[:, None]))
+    return prior
 
-    The row's weight on words stays what it was, and so does the weight on nothing: (J, I + 1).
-    """
+
+def near_diagonal(word_weights: FloatArray, strength: float) -> FloatArray:
+    """Multiply by the prior; a row's weight on words stays what it was, and so does that on nothing: (J, I + 1)."""
     num_tgt, num_src = word_weights.shape[0], word_weights.shape[1] - 1
     if not strength or not num_tgt or not num_src:
         return word_weights
-    src_places, tgt_places = (np.arange(num_src) + 0.5) / num_src, (np.arange(num_tgt) + 0.5) / num_tgt
-    prior = np.exp(-strength * np.abs(src_places[None, :] - tgt_places[:, None]))  # (J, I)
-    words = word_weights[:, :-1] * prior
+    words = word_weights[:, :-1] * diagonal_prior(num_tgt, num_src, strength)
     before, after = word_weights[:, :-1].sum(axis=1, keepdims=True), words.sum(axis=1, keepdims=True)
     scaled = np.divide(words * before, after, out=np.zeros_like(words), where=after > 0)
     return np.concatenate([scaled, word_weights[:, -1:]], axis=1)
