@@ -36,6 +36,7 @@ def headed(
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "180 pairs to learn from, 20 held out" in done.stderr
+    assert "A lexicon of " in done.stderr
     assert "update 3: held-out loss" in done.stderr
     return runs
 
@@ -53,6 +54,7 @@ def test_a_head_says_how_it_was_trained(headed: tuple[Path, Path]) -> None:
         note = json.loads((run.head_path / HEAD_NOTE).read_text())
         assert (note["updates"], note["width"], note["checkpoint"]) == (6, 7, run.best().name)  # two rounds of three
         assert note["settings"]["align"]["extraction"]["shift"] in (-1, 0, 1, 2)
+        assert note["settings"]["lexicon"] is True
         assert run.load_head(run.load_model()).width == 7
         assert not list(path.glob(".tmp-*"))
 
@@ -128,9 +130,12 @@ def test_given_links_and_given_text(
     result = command_line(*arguments, "--links", data / "train.align")
     assert result.code == 0, result.err
     assert "shift" not in result.err, "there is no attention to be shifted"
+    assert "lexicon" not in result.err, "nor to be weighed"
     text = ("--source", data / "valid.en", "--target", data / "valid.fr")
     assert command_line(*arguments, *text, "--links", data / "valid.align", "--rounds", "2").code == 0
     assert json.loads((copies[1] / "head" / HEAD_NOTE).read_text())["links"] == "valid.align"
+    assert "lexicon" not in command_line(*arguments, "--no-lexicon").err
+    assert json.loads((copies[1] / "head" / HEAD_NOTE).read_text())["settings"]["lexicon"] is False
     short = tmp_path / "short"
     short.write_text("0-0\n")
     result = command_line(*arguments, "--links", short)
@@ -142,6 +147,7 @@ def test_given_links_and_given_text(
     ("arguments", "message"),
     [
         (["--source", "a.en"], "--source and --target go together"),
+        (["--lexicon", "--links", "a.align"], "--lexicon is for the links of both runs"),
         (["--shift", "far"], "--shift far: give a whole number"),
         (["--source", "/dev/null", "--target", "/dev/null"], "0 pairs to learn from"),
         (["--source", "none.en", "--target", "none.fr"], "none.en: no such file"),

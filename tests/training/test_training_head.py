@@ -19,9 +19,11 @@ from translate.config import ModelConfig, SearchConfig, TokenizerConfig
 from translate.decoding.aligner import AlignSettings, align, align_both, translations_of, units_of_pair
 from translate.decoding.translator import Translator
 from translate.errors import DataError, RunError
+from translate.models.alignment_head import AlignmentHead
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.training.head import (
+    UNKNOWN,
     HeadSettings,
     HeadTrainer,
     agreement_loss,
@@ -80,6 +82,13 @@ def trainer_of(
     runs: tuple[Translator, Translator], train: HeadPairs, held_out: HeadPairs, settings: HeadSettings
 ) -> HeadTrainer:
     return HeadTrainer(*runs, train, held_out, settings, Reporter(quiet=True), StopSignals())
+
+
+def replace_head(run: Translator, head: AlignmentHead) -> Translator:
+    """The same run with a head; the fixture stays as it is."""
+    found = Translator(run.model, run.source, run.target, run.search)
+    found.head = head
+    return found
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -173,6 +182,37 @@ def test_the_links_taught_are_those_that_align_gives(runs: tuple[Translator, Tra
     assert torch.equal(targets[1], link_targets(list(map(turned, links)), turned_sizes, 1.0))
 
 
+def test_a_lexicon_weighs_what_attention_says(runs: tuple[Translator, Translator]) -> None:
+    text, _ = make_text(40, seed=3)
+    settings = HeadSettings(width=4, lexicon=True)
+    pairs = HeadPairs(*runs, text, settings.align, 0)
+    trainer = trainer_of(runs, pairs, pairs, settings)
+    assert trainer.lexicon is not None
+    batch = pairs.batch(np.arange(7), torch.device("cpu"))
+    inputs = trainer._inputs(batch)
+    found = trainer._taught(batch, inputs)
+    trainer.lexicon, lexicon = None, trainer.lexicon
+    attention = trainer._taught(batch, inputs)
+    for row, (src, tgt) in enumerate(batch.words):
+        assert pairs.words(row) == (src, tgt) == (text.sources[row].split(" "), text.targets[row].split(" "))
+        for side, likely in enumerate(lexicon.look_up(src, tgt)):
+            likely = likely if side == 0 else likely.T
+            wanted = attention[side][row, : len(likely)].numpy().astype(np.float64)
+            wanted *= UNKNOWN
+            wanted[:, : likely.shape[1]] *= (likely + UNKNOWN) / UNKNOWN
+            wanted /= wanted.sum(axis=1, keepdims=True)
+            np.testing.assert_allclose(found[side][row, : len(likely)], wanted, rtol=1e-4, atol=1e-7)
+    assert not torch.allclose(found[0], attention[0], atol=0.1)
+
+
+def test_units_without_spaces_are_what_the_lexicon_counts(runs: tuple[Translator, Translator]) -> None:
+    text, _ = make_text(5, seed=3)
+    pairs = HeadPairs(*runs, text, AlignSettings(source_spans=True), 0)
+    batch = pairs.batch(np.arange(5), torch.device("cpu"))
+    assert [pairs.words(row) for row in range(5)] == batch.words
+    assert any(len(src) > len(source.split(" ")) for (src, _), source in zip(batch.words, text.sources, strict=True))
+
+
 def test_what_is_empty_or_too_long_is_left_out(runs: tuple[Translator, Translator]) -> None:
     text = HeadText(["abc", "", "abc " * 40, "abd"], ["obc", "obc", "obc", "obd"], [1, 2, 3, 4])
     pairs = HeadPairs(*runs, text, AlignSettings(), 20)
@@ -209,10 +249,11 @@ def test_heads_are_better_than_the_links_they_were_taught() -> None:
     held_out, train = pairs.part(np.arange(100)), pairs.part(np.arange(100, 2000))
     trainer = trainer_of(runs, train, held_out, settings)
     validation = trainer.fit()
-    forward, backward = (Translator(one.model, one.source, one.target, one.search) for one in runs)
-    given_translations = translations_of(forward, test.sources, test.targets)
-    attention = score([one.links for one in align(forward, test.sources, test.targets)], gold).aer
-    forward.head, backward.head = trainer.heads.there, trainer.heads.back
+    given_translations = translations_of(runs[0], test.sources, test.targets)
+    attention = score([one.links for one in align(runs[0], test.sources, test.targets)], gold).aer
+    forward, backward = (
+        replace_head(run, head) for run, head in zip(runs, (trainer.heads.there, trainer.heads.back), strict=True)
+    )
     by_head = score([one.links for one in align(forward, test.sources, test.targets)], gold).aer
     translations = translations_of(forward, test.sources, test.targets)
     assert not np.allclose(translations[0].attention, given_translations[0].attention, atol=0.05)
@@ -222,6 +263,26 @@ def test_heads_are_better_than_the_links_they_were_taught() -> None:
     assert by_head < told / 2
     assert score([one.links for one in both], gold).precision > 1 - told / 2
     assert validation.agreement > 0.7
+
+
+@pytest.mark.slow
+def test_a_lexicon_teaches_what_models_that_know_nothing_cannot() -> None:
+    runs = make_runs("word", (20, 20, 20, 20))
+    text, _ = make_text(2000, seed=5)
+    test, gold_links = make_text(60, seed=7)
+    gold = [Gold(frozenset(some), frozenset(some)) for some in gold_links]
+    errors = []
+    for lexicon in (False, True):
+        settings = HeadSettings(
+            width=24, steps=100, null=0.0, batch_tokens=500, learning_rate=0.01, method="intersect", lexicon=lexicon
+        )
+        pairs = HeadPairs(*runs, text, settings.align, 0)
+        trainer = trainer_of(runs, pairs.part(np.arange(100, 2000)), pairs.part(np.arange(100)), settings)
+        trainer.fit()
+        forward = replace_head(runs[0], trainer.heads.there)
+        errors.append(score([one.links for one in align(forward, test.sources, test.targets)], gold).aer)
+    assert errors[0] > 0.4
+    assert errors[1] < 0.05
 
 
 def test_a_second_round_learns_from_the_first(runs: tuple[Translator, Translator]) -> None:

@@ -21,6 +21,13 @@ def command(
     links: Annotated[
         Path | None, typer.Option(help="Links of the text by another aligner; those of both runs if left out.")
     ] = None,
+    lexicon: Annotated[
+        bool | None,
+        typer.Option(
+            "--lexicon/--no-lexicon",
+            help="Whether a lexicon, learnt from the text first, has a say in the runs' links; not with --links.",
+        ),
+    ] = None,
     symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = Symmetrize.intersect,
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
@@ -63,6 +70,8 @@ def command(
 
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: line N of each must be a translation of the other.")
+    if lexicon and links is not None:
+        raise UserError("--lexicon is for the links of both runs: with --links there is nothing to ask it.")
     number = parse_shift(shift)
     check_directions(run, reverse)
     reporter = Reporter()
@@ -79,6 +88,7 @@ def command(
         pairs=pairs,
         seed=seed,
         method=symmetrize.value,
+        lexicon=links is None if lexicon is None else lexicon,
         align=align,
     )
     forward, backward = (load_translator(path, None, device) for path in (run, reverse))

@@ -1,7 +1,7 @@
 """Training of alignment heads: two frozen runs that translate into each other's source teach each other's head.
 
-A head learns the symmetrised links of both runs' attention, and to agree with the other head. Letters: those of
-`head_data.py`.
+A head learns the symmetrised links of both runs' attention and of a lexicon, and to agree with the other head. Letters:
+those of `head_data.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from translate.decoding.translator import Translator
 from translate.errors import DataError, NumericalError, Stopped
 from translate.models.alignment_head import AlignmentHead, HeadInputs, HeadSizes, shifted
 from translate.training.head_data import FEWEST_PAIRS, HeadBatch, HeadPairs, Side, read_text
+from translate.training.lexicon import Lexicon, WordPair, learn_lexicon
 from translate.training.logging import Reporter
 from translate.training.signals import StopSignals
 
 MOST_HELD_OUT = 500  # pairs; a tenth of a small text
 WARMUP = 50  # updates
 MAX_NORM = 1.0  # of the gradient
+UNKNOWN = 1e-3  # how likely a translation is that the lexicon does not know, and a word of no word
 _TINY = 1e-9  # keeps logarithms finite
 
 
@@ -58,6 +60,8 @@ class HeadSettings:
     pairs: int = 100_000
     seed: int = 1
     method: str = "grow-diag"
+    lexicon: bool = False
+    """Whether a lexicon of the text has a say in the links."""
     align: AlignSettings = field(default_factory=AlignSettings)
     """How links are read; a shift of the attention included."""
 
@@ -106,6 +110,28 @@ def agreement_loss(there: Tensor, back: Tensor, sizes: Sequence[tuple[int, int]]
 
 
 # -- the links ---------------------------------------------------------------------------------------------------------
+
+
+def lexical_weights(lexicon: Lexicon, words: Sequence[WordPair]) -> tuple[Tensor, Tensor]:
+    """How likely each word of a batch is the translation of each of the other side: (B, J, I + 1), (B, I, J + 1)."""
+    most_src, most_tgt = (max(len(pair[side]) for pair in words) for side in (0, 1))
+    there = np.full((len(words), most_tgt, most_src + 1), UNKNOWN, np.float32)
+    back = np.full((len(words), most_src, most_tgt + 1), UNKNOWN, np.float32)
+    for row, (src, tgt) in enumerate(words):
+        of_tgt, of_src = lexicon.look_up(src, tgt)  # (J, I) both
+        there[row, : len(tgt), : len(src)] += of_tgt
+        back[row, : len(src), : len(tgt)] += of_src.T
+    return torch.from_numpy(there), torch.from_numpy(back)
+
+
+def _lexicon(pairs: HeadPairs, reporter: Reporter) -> Lexicon:
+    begin = time.monotonic()
+    lexicon = learn_lexicon(pairs.words(row) for row in range(len(pairs)))
+    reporter.say(
+        f"A lexicon of {len(lexicon.src_ids):,} source words, {len(lexicon.tgt_ids):,} target words and "
+        f"{len(lexicon.keys):,} translations, learnt in {time.monotonic() - begin:.0f} s."
+    )
+    return lexicon
 
 
 def links_of(words: FloatArray, sizes: Sequence[tuple[int, int]], settings: AlignSettings) -> list[list[Link]]:
@@ -157,6 +183,7 @@ class HeadTrainer:
             translator.model.eval()
         self.train, self.held_out, self.settings = train, held_out, settings
         self.reporter, self.signals = reporter, signals
+        self.lexicon = _lexicon(train, reporter) if settings.lexicon else None
         self.device = forward.device
         torch.manual_seed(settings.seed)
         self.heads = Heads(forward, backward, settings.width).to(self.device)
@@ -245,17 +272,25 @@ class HeadTrainer:
         links = batch.links
         if links is None:
             settings = self.settings.align
-            if self.teacher is None:
-                shift = settings.extraction.shift
-                ours, theirs = _attention(batch.there, inputs[0], shift), _attention(batch.back, inputs[1], shift)
-            else:
-                ours, theirs = self.teacher(batch, inputs)
+            ours, theirs = self._taught(batch, inputs)
             there = links_of(ours.cpu().numpy(), sizes, settings)
             back = links_of(theirs.cpu().numpy(), turned_sizes, settings)
             links = [symmetrize(a, turned(b), self.settings.method) for a, b in zip(there, back, strict=True)]
         targets = link_targets(links, sizes, self.settings.null)
         turned_targets = link_targets([turned(some) for some in links], turned_sizes, self.settings.null)
         return targets.to(self.device), turned_targets.to(self.device)
+
+    def _taught(self, batch: HeadBatch, inputs: tuple[HeadInputs, HeadInputs]) -> tuple[Tensor, Tensor]:
+        """What the links are read from, in words: the heads of the round before, or attention as a lexicon's prior."""
+        if self.teacher is not None:
+            ours, theirs = self.teacher(batch, inputs)
+            return ours, theirs
+        shift = self.settings.align.extraction.shift
+        ours, theirs = _attention(batch.there, inputs[0], shift), _attention(batch.back, inputs[1], shift)
+        if self.lexicon is None:
+            return ours, theirs
+        there, back = lexical_weights(self.lexicon, batch.words)
+        return scaled(ours * there.to(self.device)), scaled(theirs * back.to(self.device))
 
     @torch.no_grad()
     def _validate(self, number: int, losses: Sequence[float] = ()) -> bool:
@@ -301,6 +336,11 @@ class HeadTrainer:
 
 def _attention(side: Side, inputs: HeadInputs, shift: int) -> Tensor:
     return side.by_word(shifted(inputs.weights, shift, inputs.tgt_lengths))
+
+
+def scaled(words: Tensor) -> Tensor:
+    """Rows that sum to one, those of zeros excepted: (B, J, I + 1)."""
+    return words / words.sum(dim=2, keepdim=True).clamp(min=_TINY)
 
 
 def _endless(order: BatchOrder) -> Iterator[Rows]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.alignment.formats import Link
-from translate.alignment.units import Units
+from translate.alignment.units import Units, words
 from translate.checkpoint import Run
 from translate.data.batches import Batch, Rows, collate
 from translate.data.dataset import PairDataset
@@ -24,6 +24,7 @@ from translate.decoding.aligner import AlignSettings, units_of_pair
 from translate.decoding.translator import Translator
 from translate.errors import DataError, RunError
 from translate.text.corpus import parallel_files
+from translate.training.lexicon import WordPair
 
 FEWEST_PAIRS = 10  # one of them is held out
 
@@ -60,8 +61,13 @@ class HeadBatch:
 
     there: Side
     back: Side
-    sizes: list[tuple[int, int]]  # I and J of each pair
+    words: Sequence[WordPair]
     links: list[list[Link]] | None  # given ones
+
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """I and J of each pair."""
+        return [(len(src), len(tgt)) for src, tgt in self.words]
 
 
 def read_text(run: Run, source: Path | None, target: Path | None, most: int, seed: int) -> HeadText:
@@ -139,20 +145,28 @@ class HeadPairs:
             units_of_pair(self.forward, self.backward, self.text.sources[row], self.text.targets[row], self.settings)
             for row in rows.tolist()
         ]
-        sizes = [(len(ours[0].texts), len(ours[1].texts)) for ours, _ in both]
+        texts = [(ours[0].texts, ours[1].texts) for ours, _ in both]
         there = _side(collate(self.there, rows), [ours for ours, _ in both], device)
         back = _side(collate(self.back, rows), [theirs[::-1] for _, theirs in both], device)
-        links = None if self.links is None else [self._given(row, *size) for row, size in zip(rows, sizes, strict=True)]
-        return HeadBatch(there, back, sizes, links)
+        links = None if self.links is None else [self._given(row, *pair) for row, pair in zip(rows, texts, strict=True)]
+        return HeadBatch(there, back, texts, links)
 
-    def _given(self, row: int, num_src: int, num_tgt: int) -> list[Link]:
+    def words(self, row: int) -> WordPair:
+        """What is linked of a pair, source and target."""
+        source, target = self.text.sources[row], self.text.targets[row]
+        if self.settings.source_spans or self.settings.target_spans:
+            (src, tgt), _ = units_of_pair(self.forward, self.backward, source, target, self.settings)
+            return src.texts, tgt.texts
+        return words(source)[0], words(target)[0]
+
+    def _given(self, row: int, src: Sequence[str], tgt: Sequence[str]) -> list[Link]:
         assert self.links is not None
         line = self.text.lines[row]
         for link in self.links.get(line, ()):
-            if link.source >= num_src or link.target >= num_tgt:
+            if link.source >= len(src) or link.target >= len(tgt):
                 raise DataError(
                     f"--links, line {line}: {link.source}-{link.target} links words that are not there: the pair has "
-                    f"{num_src} source and {num_tgt} target words. Links go source-target, from 0."
+                    f"{len(src)} source and {len(tgt)} target words. Links go source-target, from 0."
                 )
         return list(self.links.get(line, ()))
 
