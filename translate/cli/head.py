@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from translate.cli.align import Extract, Symmetrize, check_directions, parse_shift, spans_of
+from translate.cli.align import (
+    Extract,
+    Symmetrize,
+    ThresholdOption,
+    check_directions,
+    least_weight,
+    parse_shift,
+    spans_of,
+)
 from translate.cli.options import DeviceOption, RunArgument
 
 
@@ -32,7 +40,7 @@ def command(
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
     ] = Extract.argmax,
-    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="Least weight of a link.")] = 0.3,
+    threshold: ThresholdOption = None,
     shift: Annotated[
         str, typer.Option(help="Read the attention of step t at step t + k; auto: as the runs agree best.")
     ] = "auto",
@@ -72,10 +80,10 @@ def command(
         raise UserError("--source and --target go together: line N of each must be a translation of the other.")
     if lexicon and links is not None:
         raise UserError("--lexicon is for the links of both runs: with --links there is nothing to ask it.")
-    number = parse_shift(shift)
+    number, least = parse_shift(shift), least_weight(extract, threshold)
     check_directions(run, reverse)
     reporter = Reporter()
-    align = AlignSettings(Extraction(extract.value, threshold, 0, diagonal), *spans_of(run))
+    align = AlignSettings(Extraction(extract.value, least, 0, diagonal), *spans_of(run))
     settings = HeadSettings(
         width=width,
         steps=steps,
