@@ -42,8 +42,8 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     for decoder, kind in (
         ("bahdanau", "additive"),
         ("bahdanau", "general"),
+        ("luong", "additive"),
         ("luong", "general"),
-        ("luong", "dot"),
         ("conditional", "additive"),
         ("conditional", "general"),
     )

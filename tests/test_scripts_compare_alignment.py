@@ -73,10 +73,10 @@ def test_what_is_chosen_is_chosen_on_the_first_sentences() -> None:
 
 
 def test_a_row_is_reused_only_if_its_settings_agree(tmp_path: Path) -> None:
-    row, path = row_of("luong-dot"), tmp_path / "luong-dot.json"
+    row, path = row_of("luong-additive"), tmp_path / "luong-additive.json"
     path.write_text(json.dumps(asdict(row)))
-    assert script.read_row(path, script.settings_of("luong-dot", "train.minutes=0.5")) == row
-    assert script.read_row(path, script.settings_of("luong-dot", "train.steps=9")) is None
+    assert script.read_row(path, script.settings_of("luong-additive", "train.minutes=0.5")) == row
+    assert script.read_row(path, script.settings_of("luong-additive", "train.steps=9")) is None
     path.write_text("{")
     assert script.read_row(path, row.settings) is None
 
@@ -88,7 +88,7 @@ def test_a_second_call_trains_what_is_missing(
 
     def make(self: script.Comparison, name: str, config: Path, commands: comparing.Commands) -> script.Row:
         made.append(name)
-        if name == "luong-dot" and made.count(name) == 1:
+        if name == "luong-additive" and made.count(name) == 1:
             raise comparing.MemberFailed("no | room")
         (self.work / f"{name}.json").write_text(json.dumps(asdict(row_of(name))))
         return row_of(name)
@@ -107,19 +107,19 @@ def test_a_second_call_trains_what_is_missing(
         "--work",
         str(tmp_path / "w"),
     ]
-    assert script.main([*arguments, "--only", "luong-dot", "luong-general"]) == 1
+    assert script.main([*arguments, "--only", "luong-additive", "luong-general"]) == 1
     page = out.read_text()
-    assert "| luong-dot | failed: no \\| room |" in page
+    assert "| luong-additive | failed: no \\| room |" in page
     assert "Not measured yet: bahdanau-additive" in page
-    assert script.main([*arguments, "--only", "luong-dot", "luong-general"]) == 0
-    assert made == ["luong-dot", "luong-general", "luong-dot"]
+    assert script.main([*arguments, "--only", "luong-additive", "luong-general"]) == 0
+    assert made == ["luong-additive", "luong-general", "luong-additive"]
     rows = [line for line in out.read_text().split("\n") if line.startswith("| luong")]
     assert len(rows) == 2
     # The last kind is the best on the first sentences, and 0.37 is its rate on the others.
     assert rows[0].endswith("| grow-diag-final-and | 37.0 | 1.2 |")
     assert {line.count("|") for line in out.read_text().split("\n") if line.startswith("|")} == {14}
     arguments[3] = "21"
-    assert script.main([*arguments, "--only", "luong-dot"]) == 2
+    assert script.main([*arguments, "--only", "luong-additive"]) == 2
     assert "was made with 20 pairs, not 21" in capsys.readouterr().err
 
 
