@@ -204,3 +204,10 @@ def test_every_processor_forms_the_same_loss_and_gradients(
     torch.testing.assert_close(found, exact.float())
     for one, other in zip(gradients(model, found), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_share_without_tokens_has_gradients_of_zero() -> None:
+    model, pairs = make_model("bahdanau"), make_pairs()
+    nothing = replace(pairs, tgt_valid=torch.zeros_like(pairs.tgt_valid))
+    found = gradients(model, loss_of(model, nothing, 0.1)[0])
+    assert all(not gradient.any() for gradient in found)

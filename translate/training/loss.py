@@ -67,7 +67,8 @@ class _VocabularyLoss(Function):
         gold, loss = features.new_empty(len(targets), dtype=wide), features.new_zeros((), dtype=wide)
         grads = None
         if any(ctx.needs_input_grad[:3]):
-            grads = torch.empty_like(features), torch.empty_like(weight), torch.zeros_like(bias)
+            of_weight = torch.empty_like(weight) if len(targets) else torch.zeros_like(weight)  # a chunk fills it
+            grads = torch.empty_like(features), of_weight, torch.zeros_like(bias)
         rows = _rows(len(weight))
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
