@@ -96,9 +96,12 @@ def test_cuts_keep_the_order_and_the_budget(lengths: list[int], budget: int, is_
     assert [row for batch in batches for row in batch] == order.tolist()
     for place, batch in enumerate(batches):
         assert len(batch) == 1 or len(batch) * array[batch].max() <= budget
-        if place + 1 < len(batches):  # and no batch could have taken one more
-            longer = np.append(batch, batches[place + 1][0])
-            assert len(longer) * array[longer].max() > budget
+        if place + 1 == len(batches):
+            continue
+        more = 1 if len(batch) < 8 else 4  # and no batch could have taken one more, a large one four
+        longer = np.concatenate([batch, *batches[place + 1 :]])[: len(batch) + more]
+        assert len(longer) * array[longer].max() > budget or len(longer) < len(batch) + more
+        assert len(batch) <= 8 or len(batch) % 4 == 0
 
 
 @settings(deadline=None, max_examples=60)

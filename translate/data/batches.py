@@ -24,6 +24,7 @@ Respell = Callable[[int, int, Any, Any], tuple[Any, Any]]
 """Other pieces for the same text: from epoch, line and the pieces of both sides."""
 
 _POOL = 100_000  # pairs sorted by length together
+_FEW = 8  # pairs of which no batch is made smaller
 _AHEAD = 4  # batches collated before they are asked for
 _TICK = 0.1  # seconds until the background thread sees that nobody wants its batches any more
 
@@ -104,7 +105,10 @@ def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tu
 
 
 def token_batches(lengths: NDArray[np.integer[Any]], budget: int, order: Rows) -> list[Rows]:
-    """Cut an order into runs whose count times longest is within the budget; what is longer by itself stands alone."""
+    """Cut an order into runs whose count times longest is within the budget; what is longer by itself stands alone.
+
+    Runs of more than a few are of a multiple of four, but for the last: products of so many rows run faster.
+    """
     ordered = lengths[order].astype(np.int64)
     batches = []
     begin = 0
@@ -112,7 +116,10 @@ def token_batches(lengths: NDArray[np.integer[Any]], budget: int, order: Rows) -
         most = max(1, budget // max(1, int(ordered[begin])))
         longest = np.maximum.accumulate(ordered[begin : begin + most])
         sizes = longest * np.arange(1, len(longest) + 1)
-        end = begin + max(1, int(np.searchsorted(sizes, budget, side="right")))
+        count = max(1, int(np.searchsorted(sizes, budget, side="right")))
+        if count > _FEW and begin + count < len(order):
+            count -= count % 4
+        end = begin + count
         batches.append(order[begin:end])
         begin = end
     return batches
