@@ -27,6 +27,8 @@ def settle() -> None:
     # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
     # made a training update 10 times slower; read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+    # Blocks of 2 MB and more in huge pages, where the system leaves that to its programs; read at torch's first block.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if sys.platform == "linux":
         # glibc gives a large block back at once, and every 4 KiB of the next one costs a page fault: a tenth of an
         # update. A libc that has no mallopt keeps its own ways.
