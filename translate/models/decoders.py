@@ -301,8 +301,9 @@ class Decoder(nn.Module):
             return context, (context,)
         reader = self._reader()
         assert reader is not None
-        entering, left = context[:, : reader.out_features], context[:, reader.out_features :]
-        return entering, (left,) if left.size(1) else ()
+        if context.size(1) == reader.out_features:  # in training: a slice would cost a pass of zeros
+            return context, ()
+        return context[:, : reader.out_features], (context[:, reader.out_features :],)
 
     def _read_contexts(self, weights: Tensor, source: EncodedSource) -> Tensor:
         """What the readout makes of the contexts of all steps: weights (B, T, S) -> (B, T, 2F) or (B, T, F)."""

@@ -18,8 +18,10 @@ def dropout(values: Tensor, share: float, training: bool = True) -> Tensor:
     if values.device.type != "cpu":
         return F.dropout(values, share)
     bits = torch.empty((values.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    kept = (bits[: values.numel()] >= round(share * 65536) - 32768).view(values.shape)
-    return values * torch.where(kept, values.new_full((), 1 / (1 - share)), values.new_zeros(()))
+    kept = bits[: values.numel()] >= round(share * 65536) - 32768
+    # As whole numbers, because torch takes eight times as long to make numbers of truth values.
+    mask = kept.view(torch.uint8).to(values.dtype).mul_(1 / (1 - share))
+    return values * mask.view(values.shape)
 
 
 class Dropout(nn.Module):

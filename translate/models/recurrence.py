@@ -101,8 +101,9 @@ class _GruUnrolled(Function):
         steps, rows, width = candidates.shape
         # Side by side: the recurrent share of n, then r, z, n, so that both products read neighbours.
         grads = grad.new_empty(steps, rows, 4 * width)
-        ordered = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
-        recurrent = Laid(ordered.t())
+        turned = weight_hh.new_empty(width, 3 * width)  # (H, 3H), in this order
+        turned[:, :width], turned[:, width:] = weight_hh[2 * width :].t(), weight_hh[: 2 * width].t()
+        recurrent = Laid(turned)
         below = grad.new_zeros(rows, width)
         for t in range(steps - 1, -1, -1):
             kept = _gru_backward(
@@ -111,14 +112,16 @@ class _GruUnrolled(Function):
             )  # fmt: skip
             below = recurrent(grads[t, :, : 3 * width], plus=kept)
         flat = grads.view(steps * rows, 4 * width)
-        from_hidden, from_input = flat[:, : 3 * width], flat[:, width:]
-        of_hh = from_hidden.t() @ states[:-1].flatten(0, 1)  # (3H, H)
+        from_input, before = flat[:, width:], states[:-1].flatten(0, 1)
+        of_hh = torch.empty_like(weight_hh)
+        torch.mm(flat[:, :width].t(), before, out=of_hh[2 * width :])
+        torch.mm(flat[:, width : 3 * width].t(), before, out=of_hh[: 2 * width])
         sums = flat.sum(dim=0)  # (4H,)
         return (
             (from_input @ weight_ih).view_as(inputs) if ctx.needs_input_grad[0] else None,
             below,
             from_input.t() @ inputs.flatten(0, 1),
-            torch.cat([of_hh[width:], of_hh[:width]]),
+            of_hh,
             sums[width:],
             torch.cat([sums[width : 3 * width], sums[:width]]),
             None,

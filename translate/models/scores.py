@@ -199,17 +199,22 @@ class _AdditiveScore(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         units, v = ctx.saved_tensors
         grad, by_sigmoid = grad.to(v.dtype), _by_sigmoid(v.dtype)
-        slope = torch.ops.aten.sigmoid_backward if by_sigmoid else torch.ops.aten.tanh_backward
+        slope = (torch.ops.aten.sigmoid_backward if by_sigmoid else torch.ops.aten.tanh_backward).grad_input
         weights = 4 * v[0] if by_sigmoid else v[0]  # dtanh(x)/dx = 4 σ(2x) (1 − σ(2x))
         batch, groups, steps, positions, width = units.shape
         by_queries, by_keys = v.new_empty(batch, groups, steps, width), v.new_empty(batch, groups, positions, width)
         by_v = torch.zeros_like(v)
         for some in cached_slices(batch, units[:1].numel(), units.device):
-            part = units[some]
-            by_units = slope(grad[some].unsqueeze(-1) * weights, part)  # (…, 1, T, S, A)
-            by_queries[some] = by_units.sum(dim=3)
-            by_keys[some] = by_units.squeeze(2) if by_units.size(2) == 1 else by_units.sum(dim=2)
+            part, of_keys = units[some], by_keys[some]
+            # Of a single query the gradients of the units are those of the keys. They are weighed last, once for each.
+            by_units = of_keys.unsqueeze(2) if steps == 1 else torch.empty_like(part)  # (…, 1, T, S, A)
+            slope(grad[some].unsqueeze(-1), part, grad_input=by_units)
+            torch.sum(by_units, dim=3, out=by_queries[some])
+            if steps > 1:
+                torch.sum(by_units, dim=2, out=of_keys)
+            of_keys.mul_(weights)
             by_v += grad[some].reshape(1, -1) @ part.flatten(0, 3)
+        by_queries.mul_(weights)
         return by_queries, by_keys, 2 * by_v - grad.sum() if by_sigmoid else by_v
 
 
