@@ -17,7 +17,7 @@ from translate.config import ModelConfig
 from translate.models.attention import Attention
 from translate.models.dropout import Dropout, dropout
 from translate.models.layout import Laid
-from translate.models.loops import Product, cached_slices, one_gradient
+from translate.models.loops import Product, cached_slices, cut, one_gradient
 from translate.models.recurrence import Hidden, Layer, Stack
 from translate.models.state import Decoded, EncodedSource, SourceCache, State
 from translate.text.tokenizer import EOS
@@ -237,7 +237,7 @@ class Decoder(nn.Module):
         embedded = self.embed(steps.flat(tgt_in))  # (N, E): step after step, at each the rows that are not done
         state = self.start(source)
         founds, all_weights, all_notes = [], [], []
-        for gates, one in zip(self._hoist(embedded).split(steps.rows), embedded.split(steps.rows), strict=True):
+        for gates, one in zip(cut(self._hoist(embedded), steps.rows), embedded.split(steps.rows), strict=True):
             if len(one) < len(source.tokens):  # gates (B, gates · H), one (B, E)
                 state, source = state.first(len(one)), source.first(len(one))
             found, state, weights = self._transition(gates, one, state, source)

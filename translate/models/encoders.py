@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import Function
 
 from translate.config import EncoderConfig
 from translate.models.attention import masked_softmax
@@ -36,7 +37,7 @@ class Encoder(nn.Module):
 
     def forward(self, embedded: Tensor, valid: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """embedded (B, S, E), valid (B, S), lengths (B,) on the CPU -> memory (B, S, D), final states (B, D)."""
-        reverse = _reversal(lengths.to(embedded.device), embedded.size(1))  # (B, S)
+        reverse = _reversal(lengths.to(embedded.device), embedded.size(1))  # (B · S,)
         memory, states = embedded, list[Tensor]()
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, nn.ModuleList)
@@ -63,12 +64,12 @@ class Encoder(nn.Module):
     def _read(self, layer: nn.Module, memory: Tensor, reverse: Tensor | None) -> Tensor:
         """One direction: (B, S, W) -> (B, S, width), each state at the position it has just read."""
         assert isinstance(layer, Layer)
-        inputs = memory if reverse is None else _gather(memory, reverse)
+        inputs = memory if reverse is None else _turned(memory, reverse)
         mask = None
         if self.variational and self.training and self.dropout:
             mask = dropout(memory.new_ones(memory.size(0), layer.width), self.dropout)  # (B, width)
         states = layer.unroll(inputs, layer.zeros(memory), mask)
-        return states if reverse is None else _gather(states, reverse)
+        return states if reverse is None else _turned(states, reverse)
 
     def _drop(self, states: Tensor) -> Tensor:
         """Dropout on (B, S, W): variational, the same units are dropped at all positions of a sentence."""
@@ -140,14 +141,32 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 
 def _reversal(lengths: Tensor, size: int) -> Tensor:
-    """For each row the index that turns its real positions round and leaves padding where it is: (B, S)."""
+    """The order (B · S) that turns the real positions of each row round and leaves padding where it is."""
     positions = torch.arange(size, device=lengths.device).unsqueeze(0)  # (1, S)
     mirrored = lengths.unsqueeze(1) - 1 - positions  # (B, S)
-    return torch.where(mirrored >= 0, mirrored, positions)
+    rows = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)  # (B, 1)
+    return (rows * size + torch.where(mirrored >= 0, mirrored, positions)).flatten()
 
 
-def _gather(states: Tensor, index: Tensor) -> Tensor:
-    return states.gather(1, index.unsqueeze(-1).expand(-1, -1, states.size(-1)))
+class _Turned(Function):
+    """Rows in another order (N, W), one that is its own inverse: so the gradient is turned in the same way."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        turned: Tensor = _Turned.apply(grad, order)  # type: ignore[no-untyped-call]
+        return turned, None
+
+
+def _turned(states: Tensor, reversal: Tensor) -> Tensor:
+    """Each sentence of (B, S, W) read from its end."""
+    flat: Tensor = _Turned.apply(states.flatten(0, 1), reversal)  # type: ignore[no-untyped-call]
+    return flat.view(states.shape)
 
 
 class Summary(nn.Module):

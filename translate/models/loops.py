@@ -47,9 +47,54 @@ class _Left:
         return self._left.pop(torch._C._current_graph_task_id(), [])
 
 
-def _joined(left: Sequence[tuple[Tensor, Tensor]], dim: int) -> tuple[Tensor, Tensor]:
-    """What several steps have left, one after the other."""
-    return torch.cat([one for one, _ in left], dim), torch.cat([other for _, other in left], dim)
+class Room:
+    """Memory for gradients that the steps of a loop write, step after step, so that they need not be joined."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._tables: dict[int, Tensor] = {}  # by backward pass
+
+    def place(self, rows: int) -> slice:
+        """Where the next step of the loop will write."""
+        self._rows += rows
+        return slice(self._rows - rows, self._rows)
+
+    def at(self, place: slice, width: int, like: Tensor) -> Tensor:
+        """Two gradients of a step: (2, B, width). The first step is the last to write, and leaves the room empty."""
+        task = torch._C._current_graph_task_id()
+        if task not in self._tables:
+            self._tables[task] = like.new_empty(2, self._rows, width)
+        return (self._tables[task] if place.start else self._tables.pop(task))[:, place]
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors (B, …) one after the other (N, …): as they lie, if they lie so, or else copied together."""
+    first, *others = parts
+    end, base = first.data_ptr(), first.untyped_storage().data_ptr()
+    for part in parts:
+        if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != base:
+            return torch.cat(list(parts))
+        end += part.nbytes
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride()) if others else first
+
+
+class _Cut(Function):
+    """Rows of a table for each step of a loop: (N, C) -> (B, C) each."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+        return table.split(list(sizes))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _stacked(grads), None
+
+
+def cut(table: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """The rows (N, C) of each step: (B, C) each."""
+    parts: tuple[Tensor, ...] = _Cut.apply(table, sizes)  # type: ignore[no-untyped-call]
+    return parts
 
 
 class _Steps(_Left):
@@ -93,7 +138,7 @@ class _Gather(Function):
         left = ctx.steps.take()
         if not left:
             return None, None, None
-        inputs, grads = _joined(left, dim=0)
+        inputs, grads = (_stacked(parts[::-1]) for parts in zip(*left, strict=True))
         return grads.t() @ inputs, grads.sum(dim=0) if ctx.biased else None, None
 
 
@@ -113,6 +158,11 @@ class _Step(Function):
         return ctx.steps.backwards(grad) if ctx.needs_input_grad[0] else None, None, None
 
 
+def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """What steps with one query each have (B, G, 1, C), one query after the other: (B, G, T, C)."""
+    return _stacked(parts).unflatten(0, (len(parts), -1)).squeeze(3).permute(1, 2, 0, 3)
+
+
 class _GatherValues(Function):
     """As `_Gather`, between the values of a sentence and the steps that look at them."""
 
@@ -128,9 +178,11 @@ class _GatherValues(Function):
         left = ctx.left.take()
         if not left:
             return None, None
-        parts = {rows: _joined(list(some), dim=2) for rows, some in groupby(left, key=lambda one: len(one[0]))}
-        # Rows leave a loop and never come back, so the first steps, the last ones here, had the most.
-        (weights, grads), *fewer = reversed(parts.values())
+        # Rows leave a loop and never come back, so the first steps had the most.
+        (weights, grads), *fewer = (
+            [_side_by_side(parts) for parts in zip(*some, strict=True)]
+            for _, some in groupby(reversed(left), key=lambda one: len(one[0]))
+        )
         by_values = weights.transpose(2, 3) @ grads  # (B, G, S, C)
         assert len(by_values) == ctx.rows, "the first step looks with all rows, and a later one cannot do without it"
         for weights, grads in fewer:
@@ -160,6 +212,7 @@ class _Loop(NamedTuple):
 
     products: dict[tuple[Product, bool], tuple[_Steps, Tensor]]  # with and without its bias
     values: dict[Tensor, tuple[_Left, Tensor]]
+    rooms: dict[nn.Module, Room]
 
 
 _loop: ContextVar[_Loop | None] = ContextVar("_loop", default=None)
@@ -168,7 +221,7 @@ _loop: ContextVar[_Loop | None] = ContextVar("_loop", default=None)
 @contextmanager
 def one_gradient() -> Iterator[None]:
     """Within, the gradients of `Product`s and of what is mixed are formed once for all steps, not once for each."""
-    token = _loop.set(_Loop({}, {}))
+    token = _loop.set(_Loop({}, {}, {}))
     try:
         yield
     finally:
@@ -218,6 +271,12 @@ def mix(weights: Tensor, values: Tensor) -> Tensor:
     left, token = loop.values[values]
     mixed: Tensor = _Mix.apply(weights, token, values.detach(), left)  # type: ignore[no-untyped-call]
     return mixed
+
+
+def room_of(module: nn.Module, inputs: Tensor) -> Room | None:
+    """The room of a part that the steps of a loop go through, where there is a loop."""
+    loop = _loop_of(inputs)
+    return None if loop is None else loop.rooms.setdefault(module, Room())
 
 
 def _loop_of(inputs: Tensor) -> _Loop | None:

@@ -12,7 +12,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from translate.models.dropout import Dropout, dropout
 from translate.models.layout import Laid
-from translate.models.loops import Product, one_gradient, tanh_
+from translate.models.loops import Product, Room, one_gradient, room_of, tanh_
 
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
 
@@ -24,8 +24,11 @@ class _GruUpdate(Function):
     """The gates of a GRU with their derivative written out: a third of the operations that autograd would take."""
 
     @staticmethod
-    def forward(ctx: Any, input_gates: Tensor, hidden_gates: Tensor, before: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, input_gates: Tensor, hidden_gates: Tensor, before: Tensor, room: Room | None = None
+    ) -> Tensor:
         width = before.size(1)
+        ctx.room, ctx.place = room, None if room is None else room.place(len(before))
         both = (input_gates[:, : 2 * width] + hidden_gates[:, : 2 * width]).sigmoid_()  # (B, 2H)
         candidate = hidden_gates[:, 2 * width :]  # (B, H)
         new = tanh_(torch.addcmul(input_gates[:, 2 * width :], both[:, :width], candidate))  # (B, H)
@@ -34,13 +37,15 @@ class _GruUpdate(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         both, candidate, new, before = ctx.saved_tensors
         rows, width = before.shape
-        from_input, from_hidden = grad.new_empty(2, rows, 3 * width)
+        from_input, from_hidden = (
+            grad.new_empty(2, rows, 3 * width) if ctx.room is None else ctx.room.at(ctx.place, 3 * width, grad)
+        )
         kept = _gru_backward(grad, both, candidate, new, before, from_input, from_hidden[:, 2 * width :])
         from_hidden[:, : 2 * width] = from_input[:, : 2 * width]
-        return from_input, from_hidden, kept
+        return from_input, from_hidden, kept, None
 
 
 def _gru_backward(
@@ -58,10 +63,10 @@ def _gru_backward(
     return kept
 
 
-def gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, norm: nn.LayerNorm | None) -> Hidden:
+def gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, layer: Layer) -> Hidden:
     """r, z, n as in Cho et al. 2014, with the reset gate after the recurrent product as cuDNN has it."""
-    dtype = input_gates.dtype
-    return (_GruUpdate.apply(input_gates, hidden_gates.to(dtype), hidden[0].to(dtype)),)  # type: ignore[no-untyped-call]
+    dtype, room = input_gates.dtype, room_of(layer, input_gates)
+    return (_GruUpdate.apply(input_gates, hidden_gates.to(dtype), hidden[0].to(dtype), room),)  # type: ignore[no-untyped-call]
 
 
 class _GruUnrolled(Function):
@@ -101,9 +106,8 @@ class _GruUnrolled(Function):
         steps, rows, width = candidates.shape
         # Side by side: the recurrent share of n, then r, z, n, so that both products read neighbours.
         grads = grad.new_empty(steps, rows, 4 * width)
-        turned = weight_hh.new_empty(width, 3 * width)  # (H, 3H), in this order
-        turned[:, :width], turned[:, width:] = weight_hh[2 * width :].t(), weight_hh[: 2 * width].t()
-        recurrent = Laid(turned)
+        ordered = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
+        recurrent = Laid(ordered.t())
         below = grad.new_zeros(rows, width)
         for t in range(steps - 1, -1, -1):
             kept = _gru_backward(
@@ -129,12 +133,12 @@ class _GruUnrolled(Function):
         )
 
 
-def lstm_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, norm: nn.LayerNorm | None) -> Hidden:
+def lstm_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, layer: Layer) -> Hidden:
     """i, f, g, o as in Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000."""
     cell = hidden[1]
     enter, keep, new, leave = (input_gates + hidden_gates).chunk(4, dim=1)  # (B, H) each
     cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
-    seen = cell if norm is None else norm(cell)
+    seen = cell if layer.cell_norm is None else layer.cell_norm(cell)
     return torch.sigmoid(leave) * torch.tanh(seen), cell
 
 
@@ -143,7 +147,7 @@ class Cell(NamedTuple):
 
     gates: int
     states: int
-    update: Callable[[Tensor, Tensor, Hidden, nn.LayerNorm | None], Hidden]
+    update: Callable[[Tensor, Tensor, Hidden, Layer], Hidden]
 
 
 CELLS: dict[str, Cell] = {"gru": Cell(3, 1, gru_update), "lstm": Cell(4, 2, lstm_update)}
@@ -218,7 +222,7 @@ class Layer(nn.Module):
         recurrent = self.recurrent(hidden[0] if mask is None else hidden[0] * mask)
         if self.recurrent_norm is not None:
             recurrent = self.recurrent_norm(recurrent)
-        return self.cell.update(gates, recurrent, hidden, self.cell_norm)
+        return self.cell.update(gates, recurrent, hidden, self)
 
     def _lacks_kernel(self, inputs: Tensor) -> bool:
         """oneDNN has no LSTM in float16 (torch 2.13), which only tests of mixed precision ask for on a CPU."""
