@@ -58,6 +58,15 @@ def test_the_textbook_loop_is_our_function(name: str, monkeypatch: pytest.Monkey
     torch.testing.assert_close(mine, theirs)
 
 
+def test_every_round_has_sentences_of_all_lengths() -> None:
+    """The longer the sentences, the greater the ratio: rounds of chance lengths would differ by their luck."""
+    rounds = script.spread_batches(script.settings("plain"), script.random_pairs(50), 5)
+    assert [len(batches) for batches in rounds] == [4] * 5
+    lengths = np.array([[max(batch.src.size(1), batch.tgt_in.size(1)) for batch in batches] for batches in rounds])
+    assert (np.diff(lengths, axis=1) > 0).all()
+    assert (lengths.max(axis=0)[:-1] <= lengths.min(axis=0)[1:]).all()  # a quarter of the lengths each
+
+
 def test_rows_have_the_names_that_scripts_rely_on() -> None:
     assert set(script.ROWS) == {"bahdanau", "conditional", "luong", "luong+feeding", "plain", "recipe"}
     assert script.Row.__dataclass_fields__.keys() == KEYS

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from small_models import check_close, sample
 from torch import Tensor
 
-from translate.models.loops import Product, cached_slices, mix, one_gradient
-from translate.models.recurrence import _GruUnrolled, _GruUpdate
+from translate.models.loops import Product, Room, _stacked, cached_slices, cut, mix, one_gradient
+from translate.models.recurrence import Layer, _GruUnrolled, _GruUpdate
 
 ROWS, WIDTH, SOURCES, GROUPS = 3, 4, 5, 2
 STEPS = 6
@@ -141,3 +141,57 @@ def test_slices_are_all_rows_in_order_and_stay_in_the_cache(rows: int, width: in
     assert [row for some in slices for row in range(some.start, some.stop)] == list(range(rows))
     assert all((some.stop - some.start) * width <= 1 << 18 or some.stop - some.start == 1 for some in slices)
     assert len(cached_slices(rows, width, torch.device("meta"))) == min(rows, 1)
+
+
+def through_grus(layers: list[Layer], table: Tensor, start: Tensor, sizes: list[int]) -> Tensor:
+    """A loop over two GRUs from which rows leave; all its states, one after the other."""
+    state, found = start, []
+    for gates in cut(table, sizes):
+        for layer in layers:
+            (state,) = layer.step(gates, None, (state[: len(gates)],))
+        found.append(state)
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_gradients_that_lie_side_by_side_are_autograds(passes: int) -> None:
+    torch.manual_seed(1)
+    layers = [Layer(2, 0, WIDTH, "gru", norm=False).double() for _ in range(2)]
+    sizes = [ROWS, ROWS, 2, 1]
+    table = sample(sum(sizes), 3 * WIDTH, seed=2).requires_grad_()
+    start = sample(ROWS, WIDTH, seed=3).requires_grad_()
+    wanted = [table, start, *(weight for layer in layers for weight in layer.recurrent.parameters())]
+    direction = sample(sum(sizes), WIDTH, seed=4)
+    expected = torch.autograd.grad((through_grus(layers, table, start, sizes) * direction).sum(), wanted)
+    with one_gradient():
+        total = (through_grus(layers, table, start, sizes) * direction).sum()
+    for _ in range(passes):
+        for one, other in zip(torch.autograd.grad(total, wanted, retain_graph=True), expected, strict=True):
+            check_close(one, other)
+
+
+def test_a_room_is_filled_without_a_gap_and_left_empty() -> None:
+    room, like = Room(), torch.zeros(1)
+    places = [room.place(rows) for rows in (3, 3, 2)]
+    written = [room.at(place, 5, like).fill_(value) for value, place in reversed(list(enumerate(places)))]
+    for kind in range(2):
+        joined = _stacked([one[kind] for one in reversed(written)])
+        assert joined.data_ptr() == written[-1][kind].data_ptr()
+        assert joined[:, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert room._tables == {}
+
+
+def test_what_does_not_lie_side_by_side_is_copied_together() -> None:
+    table = sample(6, 4, seed=1)
+    for parts in (
+        [table[:2], table[3:]],  # a gap
+        [table[3:], table[:3]],  # the wrong order
+        [table[:3], table[3:].clone()],  # another place
+        [table[:3, :2], table[3:, :2]],  # parts of rows
+        list(table.t().split(2)),
+    ):
+        joined = _stacked(parts)
+        assert torch.equal(joined, torch.cat(parts))
+        assert joined.data_ptr() != parts[0].data_ptr()
+    assert _stacked(table.split(2)).data_ptr() == table.data_ptr()
+    assert torch.equal(_stacked(table.split(2)), table)

@@ -159,8 +159,8 @@ class _Step(Function):
 
 
 def _side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    """What steps with one query each have (B, G, 1, C), one query after the other: (B, G, T, C)."""
-    return _stacked(parts).unflatten(0, (len(parts), -1)).squeeze(3).permute(1, 2, 0, 3)
+    """What the queries of several steps have (B, G, t, C), one step after the other: (B, G, T · t, C)."""
+    return _stacked(parts).unflatten(0, (len(parts), -1)).permute(1, 2, 0, 3, 4).flatten(2, 3)
 
 
 class _GatherValues(Function):
