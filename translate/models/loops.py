@@ -97,7 +97,7 @@ def cut(table: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
     return parts
 
 
-class _Steps(_Left):
+class SharedWeight(_Left):
     """What the steps of one loop share of a weight: they leave their inputs and the gradients of their outputs."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -127,7 +127,7 @@ class _Gather(Function):
     """Stands between a weight and the steps that use it: its gradient is one product, when all of them are done."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, steps: SharedWeight) -> Tensor:
         ctx.steps, ctx.biased = steps, bias is not None
         ctx.set_materialize_grads(False)
         return weight.new_empty(())
@@ -146,7 +146,7 @@ class _Step(Function):
     """One product of a loop; `token` is what `_Gather` gave, so that it comes after this in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, token: Tensor, steps: _Steps) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, token: Tensor, steps: SharedWeight) -> Tensor:
         ctx.steps = steps
         ctx.save_for_backward(inputs)
         return steps.forwards(inputs)
@@ -210,7 +210,7 @@ class _Mix(Function):
 class _Loop(NamedTuple):
     """The weights and values that the steps of one loop have used so far."""
 
-    products: dict[tuple[Product, bool], tuple[_Steps, Tensor]]  # with and without its bias
+    products: dict[tuple[Product, bool], tuple[Tensor, SharedWeight]]  # with and without its bias
     values: dict[Tensor, tuple[_Left, Tensor]]
     rooms: dict[nn.Module, Room]
 
@@ -248,16 +248,22 @@ class Product(nn.Linear):
     def _product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
         if self.laid is not None and self.laid.is_usable:
             return self.laid(inputs.reshape(-1, self.in_features), bias).view(*inputs.shape[:-1], self.out_features)
-        loop, key = _loop_of(inputs), (self, bias is not None)
-        if loop is None:
+        shared = self.shared(inputs, bias is not None)
+        if shared is None:
             return F.linear(inputs, self.weight, bias)
-        rows = inputs.reshape(-1, self.in_features)
-        if key not in loop.products:
-            steps = _Steps(self.weight, bias)
-            loop.products[key] = steps, _Gather.apply(self.weight, bias, steps)  # type: ignore[no-untyped-call]
-        steps, token = loop.products[key]
-        found: Tensor = _Step.apply(rows, token, steps)  # type: ignore[no-untyped-call]
+        found: Tensor = _Step.apply(inputs.reshape(-1, self.in_features), *shared)  # type: ignore[no-untyped-call]
         return found.view(*inputs.shape[:-1], self.out_features)
+
+    def shared(self, inputs: Tensor, biased: bool = True) -> tuple[Tensor, SharedWeight] | None:
+        """What the steps of the loop we are in share of this product: what `_Gather` gave, and where they leave."""
+        loop, key = _loop_of(inputs), (self, biased)
+        if loop is None:
+            return None
+        if key not in loop.products:
+            bias = self.bias if biased else None
+            steps = SharedWeight(self.weight, bias)
+            loop.products[key] = _Gather.apply(self.weight, bias, steps), steps  # type: ignore[no-untyped-call]
+        return loop.products[key]
 
 
 def mix(weights: Tensor, values: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from translate.models.dropout import Dropout, dropout
 from translate.models.layout import Laid
-from translate.models.loops import Product, Room, one_gradient, room_of, tanh_
+from translate.models.loops import Product, Room, SharedWeight, one_gradient, room_of, tanh_
 
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
 
@@ -24,28 +24,63 @@ class _GruUpdate(Function):
     """The gates of a GRU with their derivative written out: a third of the operations that autograd would take."""
 
     @staticmethod
+    def forward(ctx: Any, input_gates: Tensor, hidden_gates: Tensor, before: Tensor) -> Tensor:
+        after, *kept = _gru_forward(input_gates, hidden_gates, before)
+        ctx.save_for_backward(*kept, before)
+        return after
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        both, candidate, new, before = ctx.saved_tensors
+        rows, width = before.shape
+        from_input, from_hidden = grad.new_empty(2, rows, 3 * width)
+        kept = _gru_step_backward(grad, both, candidate, new, before, from_input, from_hidden)
+        return from_input, from_hidden, kept
+
+
+class _GruStep(Function):
+    """The same with the recurrent product, as a step of a loop: what it leaves for the weight lies side by side.
+
+    `token` and `steps` are what the loop shares of the product.
+    """
+
+    @staticmethod
     def forward(
-        ctx: Any, input_gates: Tensor, hidden_gates: Tensor, before: Tensor, room: Room | None = None
+        ctx: Any, input_gates: Tensor, before: Tensor, token: Tensor, steps: SharedWeight, room: Room
     ) -> Tensor:
-        width = before.size(1)
-        ctx.room, ctx.place = room, None if room is None else room.place(len(before))
-        both = (input_gates[:, : 2 * width] + hidden_gates[:, : 2 * width]).sigmoid_()  # (B, 2H)
-        candidate = hidden_gates[:, 2 * width :]  # (B, H)
-        new = tanh_(torch.addcmul(input_gates[:, 2 * width :], both[:, :width], candidate))  # (B, H)
-        ctx.save_for_backward(both, candidate, new, before)
-        return torch.lerp(new, before, both[:, width:])  # (1 − z) n + z h
+        after, *kept = _gru_forward(input_gates, steps.forwards(before), before)
+        ctx.save_for_backward(*kept, before)
+        ctx.steps, ctx.room, ctx.place = steps, room, room.place(len(before))
+        return after
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         both, candidate, new, before = ctx.saved_tensors
-        rows, width = before.shape
-        from_input, from_hidden = (
-            grad.new_empty(2, rows, 3 * width) if ctx.room is None else ctx.room.at(ctx.place, 3 * width, grad)
-        )
-        kept = _gru_backward(grad, both, candidate, new, before, from_input, from_hidden[:, 2 * width :])
-        from_hidden[:, : 2 * width] = from_input[:, : 2 * width]
-        return from_input, from_hidden, kept, None
+        from_input, from_hidden = ctx.room.at(ctx.place, 3 * before.size(1), grad)
+        kept = _gru_step_backward(grad, both, candidate, new, before, from_input, from_hidden)
+        ctx.steps.leave(before, from_hidden)
+        return from_input, kept.add_(ctx.steps.backwards(from_hidden)), None, None, None
+
+
+def _gru_forward(input_gates: Tensor, hidden_gates: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The state after a step (B, H), and what its derivative needs: r and z (B, 2H), the recurrent share of n, n."""
+    width = before.size(1)
+    both = (input_gates[:, : 2 * width] + hidden_gates[:, : 2 * width]).sigmoid_()  # (B, 2H)
+    candidate = hidden_gates[:, 2 * width :]  # (B, H)
+    new = tanh_(torch.addcmul(input_gates[:, 2 * width :], both[:, :width], candidate))  # (B, H)
+    return torch.lerp(new, before, both[:, width:]), both, candidate, new  # (1 − z) n + z h
+
+
+def _gru_step_backward(
+    grad: Tensor, both: Tensor, candidate: Tensor, new: Tensor, before: Tensor, from_input: Tensor, from_hidden: Tensor
+) -> Tensor:
+    """Gradients of both kinds of gates into `from_input` and `from_hidden` (B, 3H); gives z · grad."""
+    width = before.size(1)
+    kept = _gru_backward(grad, both, candidate, new, before, from_input, from_hidden[:, 2 * width :])
+    from_hidden[:, : 2 * width] = from_input[:, : 2 * width]
+    return kept
 
 
 def _gru_backward(
@@ -63,10 +98,10 @@ def _gru_backward(
     return kept
 
 
-def gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, layer: Layer) -> Hidden:
+def gru_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, norm: nn.LayerNorm | None) -> Hidden:
     """r, z, n as in Cho et al. 2014, with the reset gate after the recurrent product as cuDNN has it."""
-    dtype, room = input_gates.dtype, room_of(layer, input_gates)
-    return (_GruUpdate.apply(input_gates, hidden_gates.to(dtype), hidden[0].to(dtype), room),)  # type: ignore[no-untyped-call]
+    dtype = input_gates.dtype
+    return (_GruUpdate.apply(input_gates, hidden_gates.to(dtype), hidden[0].to(dtype)),)  # type: ignore[no-untyped-call]
 
 
 class _GruUnrolled(Function):
@@ -133,12 +168,12 @@ class _GruUnrolled(Function):
         )
 
 
-def lstm_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, layer: Layer) -> Hidden:
+def lstm_update(input_gates: Tensor, hidden_gates: Tensor, hidden: Hidden, norm: nn.LayerNorm | None) -> Hidden:
     """i, f, g, o as in Hochreiter and Schmidhuber 1997 with the forget gate of Gers et al. 2000."""
     cell = hidden[1]
     enter, keep, new, leave = (input_gates + hidden_gates).chunk(4, dim=1)  # (B, H) each
     cell = torch.sigmoid(keep) * cell + torch.sigmoid(enter) * torch.tanh(new)
-    seen = cell if layer.cell_norm is None else layer.cell_norm(cell)
+    seen = cell if norm is None else norm(cell)
     return torch.sigmoid(leave) * torch.tanh(seen), cell
 
 
@@ -147,7 +182,7 @@ class Cell(NamedTuple):
 
     gates: int
     states: int
-    update: Callable[[Tensor, Tensor, Hidden, Layer], Hidden]
+    update: Callable[[Tensor, Tensor, Hidden, nn.LayerNorm | None], Hidden]
 
 
 CELLS: dict[str, Cell] = {"gru": Cell(3, 1, gru_update), "lstm": Cell(4, 2, lstm_update)}
@@ -219,10 +254,14 @@ class Layer(nn.Module):
 
     def _advance(self, gates: Tensor, hidden: Hidden, mask: Tensor | None) -> Hidden:
         """One step from all that the inputs give to the gates."""
+        if self.kind == "gru" and self.recurrent_norm is None and mask is None:
+            shared, room = self.recurrent.shared(hidden[0]), room_of(self, hidden[0])
+            if shared is not None:
+                return (_GruStep.apply(gates, hidden[0], *shared, room),)  # type: ignore[no-untyped-call]
         recurrent = self.recurrent(hidden[0] if mask is None else hidden[0] * mask)
         if self.recurrent_norm is not None:
             recurrent = self.recurrent_norm(recurrent)
-        return self.cell.update(gates, recurrent, hidden, self)
+        return self.cell.update(gates, recurrent, hidden, self.cell_norm)
 
     def _lacks_kernel(self, inputs: Tensor) -> bool:
         """oneDNN has no LSTM in float16 (torch 2.13), which only tests of mixed precision ask for on a CPU."""
