@@ -24,7 +24,7 @@ Respell = Callable[[int, int, Any, Any], tuple[Any, Any]]
 """Other pieces for the same text: from epoch, line and the pieces of both sides."""
 
 _POOL = 100_000  # pairs sorted by length together
-_FEW = 8  # pairs of which no batch is made smaller
+_FEW = 32  # pairs of which no batch is made smaller: it would lose too many of them
 _AHEAD = 4  # batches collated before they are asked for
 _TICK = 0.1  # seconds until the background thread sees that nobody wants its batches any more
 
