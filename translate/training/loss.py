@@ -14,7 +14,7 @@ from translate.models.loops import cached_slices
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
-MOST_ELEMENTS = 1 << 23  # of the (rows, V) tensor of log probabilities that exist at once
+MOST_ELEMENTS = 1 << 22  # of the (rows, V) tensor of log probabilities that exist at once
 
 
 class SequenceLoss(NamedTuple):
