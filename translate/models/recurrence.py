@@ -254,8 +254,9 @@ class Layer(nn.Module):
 
     def _advance(self, gates: Tensor, hidden: Hidden, mask: Tensor | None) -> Hidden:
         """One step from all that the inputs give to the gates."""
-        if self.kind == "gru" and self.recurrent_norm is None and mask is None:
-            shared, room = self.recurrent.shared(hidden[0]), room_of(self, hidden[0])
+        room = room_of(self, hidden[0])  # None where no gradient is asked for, as with products in 8 bits
+        if room is not None and self.kind == "gru" and self.recurrent_norm is None and mask is None:
+            shared = self.recurrent.shared(hidden[0])
             if shared is not None:
                 return (_GruStep.apply(gates, hidden[0], *shared, room),)  # type: ignore[no-untyped-call]
         recurrent = self.recurrent(hidden[0] if mask is None else hidden[0] * mask)
