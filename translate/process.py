@@ -7,19 +7,32 @@ import os
 import platform
 import sys
 from functools import cache
+from itertools import takewhile
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
 _LARGEST_BLOCK = 32 << 20  # more is not accepted
 
 
 @cache
-def cpu_name() -> str:
-    """What the processor calls itself; empty where that cannot be known."""
+def _cpu_facts() -> dict[str, str]:
+    """What Linux says of the first processor; nothing elsewhere."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+            facts = (line.partition(":") for line in takewhile(str.strip, lines))
+            return {name.strip(): value.strip() for name, _, value in facts}
     except OSError:
-        return platform.processor()
+        return {}
+
+
+def cpu_name() -> str:
+    """What the processor calls itself; empty where that cannot be known."""
+    return _cpu_facts().get("model name", "") if _cpu_facts() else platform.processor()
+
+
+def cpu_family() -> int:
+    """Its maker's number for its generation: 25 is AMD's Zen 3 and Zen 4, 26 is Zen 5; 0 where that is not known."""
+    family = _cpu_facts().get("cpu family", "")
+    return int(family) if family.isdecimal() else 0
 
 
 def settle() -> None:

@@ -6,21 +6,25 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from small_models import check_close, make_inputs, make_model, output, run, sample
 from torch import Tensor
 
 from translate.decoding.packing import pack
 from translate.models import layout
-from translate.models.layout import Laid
+from translate.models.layout import Laid, SumOverRows, filled_up, linear
 from translate.models.loops import Product, one_gradient
 
-PROCESSORS = ("AMD EPYC", "Intel(R) Xeon(R)", "")
+PROCESSORS = {"Zen 4": ("AMD EPYC", 25), "Zen 5": ("AMD EPYC", 26), "Xeon": ("Intel(R) Xeon(R)", 6), "other": ("", 0)}
 every_processor = pytest.mark.parametrize("name", PROCESSORS)
 
 
 def use_processor(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(layout, "cpu_name", lambda: name)
+    called, family = PROCESSORS[name]
+    monkeypatch.setattr(layout, "cpu_name", lambda: called)
+    monkeypatch.setattr(layout, "cpu_family", lambda: family)
     monkeypatch.setattr(layout, "_LEAST", 1)
+    monkeypatch.setattr(layout, "_LEAST_ROWS", 1)
 
 
 def in_float32(*shape: int, seed: int) -> Tensor:
@@ -43,7 +47,7 @@ def test_every_layout_gives_the_product(
 
 
 def test_a_packed_row_does_not_depend_on_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_processor(monkeypatch, "AMD EPYC")
+    use_processor(monkeypatch, "Zen 4")
     laid, inputs = Laid.fixed(in_float32(256, 512, seed=1)), in_float32(130, 512, seed=2)
     if laid is None:
         pytest.skip("this torch has no oneDNN")
@@ -53,10 +57,62 @@ def test_a_packed_row_does_not_depend_on_its_neighbours(monkeypatch: pytest.Monk
 
 
 def test_numbers_of_rows_are_few_and_little_is_added() -> None:
-    sizes = [layout.rounded(rows) for rows in range(513)]
-    assert len(set(sizes)) < 60
+    sizes = [layout.rounded(rows) for rows in range(20_000)]
+    assert len(set(sizes[:513])) < 60
+    assert all(len({size for size in sizes if most // 2 < size <= most}) <= 16 for most in (1024, 2048, 4096, 16384))
     assert all(rows <= size <= max(rows + 3, 1.17 * rows) for rows, size in enumerate(sizes))
     assert all(layout.rounded(size) == size for size in sizes)
+
+
+@every_processor
+@pytest.mark.parametrize("rows", [0, 1, 130, 600])
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_large_product_has_torchs_value_and_gradients(
+    name: str, rows: int, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_processor(monkeypatch, name)
+    weight = in_float32(24, 40, seed=1).requires_grad_()
+    bias = in_float32(24, seed=2).requires_grad_() if biased else None
+    inputs = in_float32(2, rows, 43, seed=3)[..., :40].requires_grad_()  # as a slice of something wider
+    given = [one for one in (inputs, weight, bias) if one is not None]
+    found, expected = linear(inputs, weight, bias), F.linear(inputs, weight, bias)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    wanted = in_float32(2, rows, 24, seed=4)
+    for one, other in zip(
+        *(torch.autograd.grad((out * wanted).sum(), given) for out in (found, expected)), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Zen 5", "Zen 4"])
+def test_only_zen_5_gives_onednn_what_is_used_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_processor(monkeypatch, name)
+    called: list[int] = []
+    by_onednn = layout._by_onednn
+    monkeypatch.setattr(layout, "_by_onednn", lambda one, *more: called.append(len(one)) or by_onednn(one, *more))
+    layout.times(in_float32(70, 8, seed=1), in_float32(6, 8, seed=2))
+    layout.summed_over_rows(in_float32(70, 6, seed=1), in_float32(70, 8, seed=2))
+    has_onednn = torch.backends.mkldnn.is_available()
+    assert called == ([72, 6] if name == "Zen 5" and has_onednn else [])
+
+
+@every_processor
+@pytest.mark.parametrize("chunks", [(), (64,), (64, 64, 5), (64, 7)])
+def test_chunks_add_up_to_the_gradient_of_a_weight(
+    name: str, chunks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_processor(monkeypatch, name)
+    monkeypatch.setattr(layout, "_LEAST_ROWS", 6)  # so that a last chunk of 5 rows goes another way than the others
+    weight, found = in_float32(30, 4, seed=1), SumOverRows(in_float32(30, 4, seed=1))
+    expected = torch.zeros_like(weight)
+    for index, rows in enumerate(chunks):
+        inputs, grads = in_float32(rows, 4, seed=index), in_float32(rows, 30, seed=10 + index)
+        expected += grads.t() @ inputs
+        more = len(filled_up(inputs, weight)) - rows
+        found.add(F.pad(grads, (0, 0, 0, more)), filled_up(inputs, weight))
+    total = found.total()
+    assert total.is_contiguous()
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
 
 
 @every_processor
@@ -88,7 +144,7 @@ def test_a_loop_in_float32_has_autograds_gradients(name: str, monkeypatch: pytes
 
 
 def test_a_settled_product_keeps_its_numbers_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_processor(monkeypatch, "AMD EPYC")
+    use_processor(monkeypatch, "Zen 4")
     torch.manual_seed(1)
     product, inputs = Product(16, 8), in_float32(2, 3, 16, seed=2)
     expected = product(inputs).detach()
@@ -109,7 +165,7 @@ def test_a_packed_model_says_what_it_said(kind: str, monkeypatch: pytest.MonkeyP
     with torch.no_grad():
         expected, source = run(model, inputs)
         probabilities = output(model, expected, source)
-        use_processor(monkeypatch, "AMD EPYC")
+        use_processor(monkeypatch, "Zen 4")
         pack(model)
         found, source = run(model, inputs)
         torch.testing.assert_close(output(model, found, source), probabilities, rtol=1e-4, atol=1e-5)

@@ -190,15 +190,19 @@ def test_the_likelihood_is_for_looking_at_only() -> None:
 
 
 @every_model
-@pytest.mark.parametrize("processor", ["AMD EPYC", "Intel(R) Xeon(R)", ""])
+@pytest.mark.parametrize(
+    ("processor", "family"), [("AMD EPYC", 25), ("AMD EPYC", 26), ("Intel(R) Xeon(R)", 6), ("", 0)]
+)
 def test_every_processor_forms_the_same_loss_and_gradients(
-    name: str, processor: str, monkeypatch: pytest.MonkeyPatch
+    name: str, processor: str, family: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, pairs = make_model(name), make_pairs()
     exact = loss_of(model, pairs, 0.1)[0]
     expected = [gradient.float() for gradient in gradients(model, exact)]
     monkeypatch.setattr(layout_module, "cpu_name", lambda: processor)
+    monkeypatch.setattr(layout_module, "cpu_family", lambda: family)
     monkeypatch.setattr(layout_module, "_LEAST", 1)
+    monkeypatch.setattr(layout_module, "_LEAST_ROWS", 1)
     monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 4 * VOCABULARY)
     found = loss_of(model.float(), pairs, 0.1)[0]
     torch.testing.assert_close(found, exact.float())

@@ -10,11 +10,10 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from translate.models.layout import Laid
+from translate.models.layout import Laid, linear, summed_over_rows, times
 
 _MINUS_ONE = torch.tensor(-1.0)
 _CACHED_ELEMENTS = 1 << 18  # what stays in a core's own cache between two passes over it
@@ -108,11 +107,11 @@ class SharedWeight(_Left):
     def forwards(self, inputs: Tensor) -> Tensor:
         """The product of one step; a weight that is used once is not worth another layout."""
         self.uses += 1
-        return F.linear(inputs, self.weight, self.bias) if self.uses == 1 else self._laid(inputs, self.bias)
+        return times(inputs, self.weight, self.bias) if self.uses == 1 else self._laid(inputs, self.bias)
 
     def backwards(self, grads: Tensor) -> Tensor:
         """The gradient of its input."""
-        return grads @ self.weight if self.uses == 1 else self._turned(grads)
+        return times(grads, self.weight.t()) if self.uses == 1 else self._turned(grads)
 
     @cached_property
     def _laid(self) -> Laid:
@@ -139,7 +138,7 @@ class _Gather(Function):
         if not left:
             return None, None, None
         inputs, grads = (_stacked(parts[::-1]) for parts in zip(*left, strict=True))
-        return grads.t() @ inputs, grads.sum(dim=0) if ctx.biased else None, None
+        return summed_over_rows(grads, inputs), grads.sum(dim=0) if ctx.biased else None, None
 
 
 class _Step(Function):
@@ -250,7 +249,7 @@ class Product(nn.Linear):
             return self.laid(inputs.reshape(-1, self.in_features), bias).view(*inputs.shape[:-1], self.out_features)
         shared = self.shared(inputs, bias is not None)
         if shared is None:
-            return F.linear(inputs, self.weight, bias)
+            return linear(inputs, self.weight, bias)
         found: Tensor = _Step.apply(inputs.reshape(-1, self.in_features), *shared)  # type: ignore[no-untyped-call]
         return found.view(*inputs.shape[:-1], self.out_features)
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from translate.models.dropout import Dropout, dropout
-from translate.models.layout import Laid
+from translate.models.layout import Laid, linear, summed_over_rows, times
 from translate.models.loops import Product, Room, SharedWeight, one_gradient, room_of, tanh_
 
 Hidden = tuple[Tensor, ...]  # (B, H), and for an LSTM its cell (B, H)
@@ -118,7 +117,7 @@ class _GruUnrolled(Function):
         steps, rows, width = inputs.size(0), *start.shape
         recurrent = laid_hh or Laid(weight_hh)
         flat = inputs.flatten(0, 1)
-        gates = F.linear(flat, weight_ih, bias_ih) if laid_ih is None else laid_ih(flat, bias_ih)  # (T · B, 3H)
+        gates = times(flat, weight_ih, bias_ih) if laid_ih is None else laid_ih(flat, bias_ih)  # (T · B, 3H)
         gates = gates.view(steps, rows, 3 * width)  # of which r, z and n are made in place
         states, candidates = inputs.new_empty(steps + 1, rows, width), inputs.new_empty(steps, rows, width)
         before = states[0].copy_(start)
@@ -152,15 +151,13 @@ class _GruUnrolled(Function):
             below = recurrent(grads[t, :, : 3 * width], plus=kept)
         flat = grads.view(steps * rows, 4 * width)
         from_input, before = flat[:, width:], states[:-1].flatten(0, 1)
-        of_hh = torch.empty_like(weight_hh)
-        torch.mm(flat[:, :width].t(), before, out=of_hh[2 * width :])
-        torch.mm(flat[:, width : 3 * width].t(), before, out=of_hh[: 2 * width])
+        of_hh = summed_over_rows(flat[:, : 3 * width], before)  # (3H, H), in the order n, r, z
         sums = flat.sum(dim=0)  # (4H,)
         return (
-            (from_input @ weight_ih).view_as(inputs) if ctx.needs_input_grad[0] else None,
+            times(from_input, weight_ih.t()).view_as(inputs) if ctx.needs_input_grad[0] else None,
             below,
-            from_input.t() @ inputs.flatten(0, 1),
-            of_hh,
+            summed_over_rows(from_input, inputs.flatten(0, 1)),
+            torch.cat([of_hh[width:], of_hh[:width]]),
             sums[width:],
             torch.cat([sums[width : 3 * width], sums[:width]]),
             None,
@@ -244,7 +241,7 @@ class Layer(nn.Module):
             return self._fused(inputs, hidden)
         states = []
         with one_gradient():
-            for gates in self._normed(F.linear(inputs, self.torch_weights()[0], self.input.bias)).unbind(dim=1):
+            for gates in self._normed(linear(inputs, self.torch_weights()[0], self.input.bias)).unbind(dim=1):
                 hidden = self._advance(gates, hidden, mask)
                 states.append(hidden[0])
         return torch.stack(states, dim=1)

@@ -227,7 +227,7 @@ class General(UnitScore):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.w = nn.Linear(sizes.memory, sizes.query, bias=False)
+        self.w = Product(sizes.memory, sizes.query, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:
         return self.w(memory)  # (B, S, H)
@@ -270,7 +270,7 @@ class Dual(ScaledDot):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.value = nn.Linear(sizes.memory, sizes.query, bias=False)
+        self.value = Product(sizes.memory, sizes.query, bias=False)
         self.shares = nn.Parameter(torch.empty(2))  # a, b
 
     def initialise(self) -> None:

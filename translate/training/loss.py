@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from translate.models.layout import SumOverRows, filled_up, times
 from translate.models.loops import cached_slices
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -48,8 +48,9 @@ def sequence_loss(
 
 
 def _rows(vocabulary: int) -> int:
-    """How many tokens may have their log probabilities at once."""
-    return max(1, MOST_ELEMENTS // vocabulary)
+    """How many tokens may have their log probabilities at once: a number that need not be rounded, if it is large."""
+    most = max(1, MOST_ELEMENTS // vocabulary)
+    return most if most < 64 else most // 64 * 64
 
 
 class _VocabularyLoss(Function):
@@ -65,16 +66,15 @@ class _VocabularyLoss(Function):
     ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(features.dtype, torch.float32)
         gold, loss = features.new_empty(len(targets), dtype=wide), features.new_zeros((), dtype=wide)
-        grads = None
-        if any(ctx.needs_input_grad[:3]):
-            of_weight = torch.empty_like(weight) if len(targets) else torch.zeros_like(weight)  # a chunk fills it
-            grads = torch.empty_like(features), of_weight, torch.zeros_like(bias)
+        learning = any(ctx.needs_input_grad[:3])
+        of_features, of_weight, of_bias = torch.empty_like(features), SumOverRows(weight), torch.zeros_like(bias)
         rows = _rows(len(weight))
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
-            logits = F.linear(features[part], weight)  # (n, V), in half precision under autocast
+            num_rows, given = len(features[part]), filled_up(features[part], weight)  # (n, F), or some more
+            logits = times(given, weight)  # (n, V), in half precision under autocast
             table = logits.to(wide)  # becomes probabilities, then the gradient of the logits
-            for some in cached_slices(len(table), table.size(1), table.device):
+            for some in cached_slices(num_rows, table.size(1), table.device):
                 values, chosen = table[some].add_(bias), targets[part][some].unsqueeze(1)
                 picked, mean, top = values.gather(1, chosen).squeeze(1), values.mean(dim=1), values.amax(dim=1)
                 torch.softmax(values, dim=-1, out=values)
@@ -82,22 +82,18 @@ class _VocabularyLoss(Function):
                 gold[part][some] = picked - total
                 if smoothing:
                     loss -= smoothing * (mean - total).sum()
-                if grads is None:
+                if not learning:
                     continue  # values: p − smoothing / V − (1 − smoothing) at the target
                 if smoothing:
                     values -= smoothing / len(weight)
                 values.scatter_add_(1, chosen, values.new_full((), smoothing - 1).expand_as(chosen))
-                grads[2].add_(values.sum(dim=0))
-            if grads is None:
-                continue
-            by_logits = table.to(logits.dtype)
-            grads[0][part] = by_logits @ weight.to(logits.dtype)
-            if logits.dtype == weight.dtype:
-                grads[1].addmm_(by_logits.t(), features[part], beta=float(begin > 0))
-            elif begin:
-                grads[1].add_(by_logits.t() @ features[part].to(logits.dtype))
-            else:
-                grads[1].copy_(by_logits.t() @ features[part].to(logits.dtype))
+                of_bias.add_(values.sum(dim=0))
+            if learning:
+                table[num_rows:] = 0
+                by_logits = table.to(logits.dtype)
+                of_features[part] = times(by_logits, weight.t().to(logits.dtype))[:num_rows]
+                of_weight.add(by_logits, given.to(logits.dtype))
+        grads = (of_features, of_weight.total(), of_bias) if learning else None
         ctx.grads = grads
         ctx.mark_non_differentiable(gold)
         return loss - (1 - smoothing) * gold.sum(), gold
