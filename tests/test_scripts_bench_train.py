@@ -28,6 +28,7 @@ KEYS = {
     "textbook_tokens_per_second",
     "ratio",
     "peak_share",
+    "best_share",
     "peak_memory_mb",
     "loader_share",
 }
