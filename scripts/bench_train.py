@@ -2,6 +2,7 @@
 
     python scripts/bench_train.py [--json] [--data FOLDER] [--only NAME ...] [--vocabularies N ...] [--rounds N]
     python scripts/bench_train.py --forcing 0.5 [--only NAME ...] [--vocabularies N ...]
+    python scripts/bench_train.py --precision bf16 [--only NAME ...] [--vocabularies N ...]
 
 The textbook loop has the same parameters, batches, loss and optimizer, but takes one step at a time, projects the
 source again at every step, and forms the vocabulary product and the cross entropy per step over padded positions. Its
@@ -9,7 +10,7 @@ encoder is torch's own GRU, where that has what the model asks for.
 
 Without --data the sentences are random pieces of about the lengths of Multi30k; with it, FOLDER holds train.L1 and
 train.L2, whose pieces are counted by a tokenizer of each size. --forcing tells instead what it costs to train with the
-model's own words in place of some of the reference's.
+model's own words in place of some of the reference's, --precision what it gains to form products in half precision.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from translate.training.extra_losses import RewardScale
 from translate.training.loss import sequence_loss
 from translate.training.objective import Objective
 from translate.training.optim import build_optimizer
+from translate.training.precision import Precision
 
 VOCABULARIES = (4000, 8000, 32000)
 MOST_PAIRS = 29_000
@@ -171,6 +173,7 @@ def textbook(model: Seq2Seq, batch: Batch) -> Tensor:
 
 
 Loss = Callable[[Seq2Seq, Batch], Tensor]
+Way = tuple[str, Callable[[Seq2Seq, Config], Loss]]  # what it is called, and how it is made for a model
 
 
 def update(model: Seq2Seq, optimizer: torch.optim.Optimizer, batch: Batch, loss: Loss) -> None:
@@ -312,31 +315,48 @@ def measure(name: str, vocabulary: int, dataset: PairDataset, rounds: int) -> Ro
     )
 
 
-def forcing_cost(name: str, vocabulary: int, dataset: PairDataset, rounds: int, ratio: float) -> str:
-    """Updates with teacher forcing at `ratio` and at 1, taking turns."""
+def in_turns(name: str, vocabulary: int, dataset: PairDataset, rounds: int, ways: tuple[Way, Way]) -> str:
+    """Updates in two ways of forming the loss of a model, taking turns; tells what the second is beside the first."""
     torch.manual_seed(1)
     config = settings(name)
     model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length).train()
-    objective, optimizer = Objective(model, config), build_optimizer(model, config.train)
+    optimizer = build_optimizer(model, config.train)
+    losses = [make(model, config) for _, make in ways]
+    by_round = spread_batches(config, dataset, rounds)
+    seen = [batch for batches in by_round for batch in batches]
+    for loss in losses:
+        timed(model, optimizer, seen, loss)
+    times = [[timed(model, optimizer, batches, loss) for loss in losses] for batches in by_round]
+    total = sum(batch.num_tokens for batch in seen)
+    speeds = (total / sum(column) for column in zip(*times, strict=True))
+    told = "  ".join(f"{label}: {speed:,.0f} tokens/s" for (label, _), speed in zip(ways, speeds, strict=True))
+    cost = statistics.median(second / first for first, second in times)
+    return f"{name:<14} V {vocabulary:>6,}  {told}  {cost:.2f} times as long"
 
-    def mixed(share: float) -> Loss:
+
+def forced(share: float) -> Way:
+    """Teacher forcing at this ratio."""
+
+    def make(model: Seq2Seq, config: Config) -> Loss:
+        objective = Objective(model, config)
         return lambda _, batch: objective(batch, share, 0.5, RewardScale())[0]
 
-    stream = batches_of(config, dataset)
-    timed(model, optimizer, [next(stream)], mixed(ratio))
-    times: list[tuple[int, float, float]] = []
-    for _ in range(rounds):
-        batches = [next(stream) for _ in range(4)]
-        tokens = sum(batch.num_tokens for batch in batches)
-        fast, slow = (timed(model, optimizer, batches, mixed(share)) for share in (1.0, ratio))
-        times.append((tokens, fast, slow))
-    total = sum(tokens for tokens, _, _ in times)
-    full, part = (total / sum(row[column] for row in times) for column in (1, 2))
-    cost = statistics.median(slow / fast for _, fast, slow in times)
-    return (
-        f"{name:<14} V {vocabulary:>6,}  ratio 1: {full:,.0f} tokens/s  "
-        f"ratio {ratio}: {part:,.0f}  {cost:.2f} times as long"
-    )
+    return f"ratio {share}", make
+
+
+def in_precision(name: str) -> Way:
+    """Products in this number format."""
+
+    def make(model: Seq2Seq, config: Config) -> Loss:
+        precision = Precision(name, torch.device("cpu"))
+
+        def loss(model: Seq2Seq, batch: Batch) -> Tensor:
+            with precision.autocast():
+                return ours(model, batch)
+
+        return loss
+
+    return name, make
 
 
 def check_equal(model: Seq2Seq, batch: Batch) -> None:
@@ -363,16 +383,23 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), help="rows to measure")
     parser.add_argument("--vocabularies", nargs="+", type=int, default=list(VOCABULARIES))
     parser.add_argument("--rounds", type=int, default=6, help="turns of both loops, four batches each")
-    parser.add_argument("--forcing", type=float, help="what teacher forcing at this ratio costs, instead")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--forcing", type=float, help="what teacher forcing at this ratio costs, instead")
+    instead.add_argument("--precision", choices=["bf16"], help="what products in this number format gain, instead")
     arguments = parser.parse_args()
+    ways = None
+    if arguments.forcing is not None:
+        ways = forced(1.0), forced(arguments.forcing)
+    elif arguments.precision is not None:
+        ways = in_precision("fp32"), in_precision(arguments.precision)
     settle()
     torch.set_num_threads(1)
     rows = []
     for vocabulary in arguments.vocabularies:
         dataset = corpus_pairs(arguments.data, vocabulary) if arguments.data else random_pairs(vocabulary)
         for name in arguments.only:
-            if arguments.forcing is not None:
-                print(forcing_cost(name, vocabulary, dataset, arguments.rounds, arguments.forcing), flush=True)
+            if ways is not None:
+                print(in_turns(name, vocabulary, dataset, arguments.rounds, ways), flush=True)
                 continue
             if name == "recipe" and vocabulary != min(arguments.vocabularies):
                 continue  # it has one size, the smallest
@@ -386,8 +413,8 @@ def line_of(row: Row) -> str:
     return (
         f"{row.name:<14} V {row.vocabulary:>6,}  {row.flops_per_token / 1e6:6.1f} MFLOP/token  "
         f"{row.tokens_per_second:7,.0f} tokens/s  textbook {row.textbook_tokens_per_second:6,.0f}  "
-        f"ratio {row.ratio:.2f}  of sgemm {row.peak_share:.2f}  of best {row.best_share:.2f}  memory {row.peak_memory_mb:6,.0f} MB  "
-        f"loader {row.loader_share:.1%}"
+        f"ratio {row.ratio:.2f}  of sgemm {row.peak_share:.2f}  of best {row.best_share:.2f}  "
+        f"memory {row.peak_memory_mb:6,.0f} MB  loader {row.loader_share:.1%}"
     )
 
 

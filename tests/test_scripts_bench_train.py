@@ -86,3 +86,18 @@ def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         assert row.keys() == KEYS
         assert all(row[key] > 0 for key in KEYS - {"name", "loader_share", "peak_memory_mb"})
     assert found["machine"]["torch"] == torch.__version__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [("--forcing", "0.5"), ("--precision", "bf16")])
+def test_it_tells_what_another_way_costs(
+    mode: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shrink(monkeypatch)
+    arguments = ["bench_train", *mode, "--rounds", "1", "--vocabularies", "40", "--only", "luong"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    script.main()
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("luong")
+    assert line.count("tokens/s") == 2
+    assert line.endswith("times as long")

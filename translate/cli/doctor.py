@@ -32,7 +32,7 @@ def describe_machine() -> dict[str, str]:
 
     import translate
     from translate.process import cpu_name
-    from translate.training.precision import resolve_device, resolve_precision
+    from translate.training.precision import has_half_products, resolve_device, resolve_precision
 
     device = resolve_device("auto")
     cuda = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) or "none"
@@ -51,5 +51,6 @@ def describe_machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "torch threads": str(torch.get_num_threads()),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
+        "bf16 on the CPU": "yes" if has_half_products() else "no",
         "free disk here": f"{free:.1f} GiB",
     }

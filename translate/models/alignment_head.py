@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from translate.models.attention import masked_softmax
+from translate.models.loops import Product
 from translate.models.seq2seq import Seq2Seq, initialise
 
 OFFSETS = (-1, 0, 1, 2)  # steps whose attention is a hint for piece t, beside its own
@@ -111,4 +112,4 @@ def shifted(steps: Tensor, offset: int, lengths: Tensor) -> Tensor:
 
 
 def _mlp(inputs: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.LayerNorm(inputs), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width, bias=False))
+    return nn.Sequential(nn.LayerNorm(inputs), Product(inputs, width), nn.Tanh(), Product(width, width, bias=False))

@@ -49,7 +49,7 @@ class OutputLayer(nn.Module):
         self.weight = table.weight if tied else nn.Parameter(torch.empty(vocabulary, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.laid: Laid | None = None  # the matrix, once it no longer changes
-        self.fit = nn.Linear(width, embedding_width, bias=False) if tied and width != embedding_width else nn.Identity()
+        self.fit = Product(width, embedding_width, bias=False) if tied and width != embedding_width else nn.Identity()
 
     def forward(self, features: Tensor) -> Tensor:
         features = self.fit(features)
@@ -526,7 +526,7 @@ class TutorialDecoder(Decoder):
         return 0
 
     def _build(self) -> None:
-        self.combine_token = nn.Linear(self.config.embedding.width, self.width)
+        self.combine_token = Product(self.config.embedding.width, self.width)
         self.combine_context = Product(self.context_width, self.width, bias=False)
 
     def _hoist(self, embedded: Tensor) -> Tensor:

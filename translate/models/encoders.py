@@ -11,6 +11,7 @@ from torch.autograd.function import Function
 from translate.config import EncoderConfig
 from translate.models.attention import masked_softmax
 from translate.models.dropout import dropout
+from translate.models.loops import Product
 from translate.models.recurrence import Layer
 
 
@@ -83,8 +84,8 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.project = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width)
+        self.project = Product(width, 3 * width, bias=False)
+        self.out = Product(width, width)
         self.norm = nn.LayerNorm(width)
 
     def forward(self, memory: Tensor, valid: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ class Pooled(Summary):
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.hidden = nn.Linear(width, width)
+        self.hidden = Product(width, width)
         self.v = nn.Linear(width, 1, bias=False)
 
     def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:

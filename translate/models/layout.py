@@ -52,7 +52,7 @@ class Laid:
     def __call__(self, inputs: Tensor, bias: Tensor | None = None, plus: Tensor | None = None) -> Tensor:
         """x Wᵀ, plus a bias (N,) or a table (M, N): (M, K) -> (M, N)."""
         if self._packed is not None and len(inputs) <= _most_rows():
-            found = _by_onednn(filled(inputs, rounded(len(inputs))), self._packed, bias)[: len(inputs)]
+            found = _cut_off(_by_onednn(filled(inputs, rounded(len(inputs))), self._packed, bias), len(inputs))
             return found if plus is None else found.add_(plus)
         rows = self._weight.t() if self._rows is None else self._rows
         added = bias if plus is None else plus
@@ -116,7 +116,7 @@ def times(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b without autograd, whichever way they lie: (M, K) and (N, K) -> (M, N)."""
     if not _gains(len(inputs), weight):
         return F.linear(inputs, weight, bias)
-    return _by_onednn(filled(inputs, rounded(len(inputs))), weight, bias)[: len(inputs)]
+    return _cut_off(_by_onednn(filled(inputs, rounded(len(inputs))), weight, bias), len(inputs))
 
 
 def summed_over_rows(grads: Tensor, inputs: Tensor) -> Tensor:
@@ -171,6 +171,11 @@ def filled(inputs: Tensor, rows: int) -> Tensor:
     more[: len(inputs)] = inputs
     more[len(inputs) :] = 0
     return more
+
+
+def _cut_off(found: Tensor, rows: int) -> Tensor:
+    """Only so many rows; a slice that takes everything would cost as much as one that does not."""
+    return found if len(found) == rows else found[:rows]
 
 
 def rounded(rows: int) -> int:

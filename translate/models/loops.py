@@ -228,7 +228,7 @@ def one_gradient() -> Iterator[None]:
 
 
 class Product(nn.Linear):
-    """A linear map that a loop uses at each of its steps."""
+    """A linear map by the fastest products there are; where a loop uses it at each step, with one gradient for all."""
 
     __hash__ = nn.Module.__hash__
     laid: Laid | None = None  # the weight, once it no longer changes

@@ -348,7 +348,7 @@ class Static(FlatScore):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.hidden = nn.Linear(sizes.memory, sizes.width)
+        self.hidden = Product(sizes.memory, sizes.width)
         self.v = nn.Linear(sizes.width, self.key_width, bias=False)
 
     def keys(self, memory: Tensor) -> Tensor:

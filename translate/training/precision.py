@@ -35,6 +35,12 @@ def resolve_precision(name: str, device: torch.device) -> Literal["fp32", "bf16"
     return name  # type: ignore[return-value]
 
 
+def has_half_products() -> bool:
+    """Whether this processor multiplies in bf16 itself: AVX512's instructions for it, or AMX."""
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(bool(capabilities.get(name)) for name in ("avx512_bf16", "amx_bf16"))
+
+
 class Precision:
     """Autocast and loss scaling for one device and format."""
 
