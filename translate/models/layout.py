@@ -124,9 +124,8 @@ def summed_over_rows(grads: Tensor, inputs: Tensor) -> Tensor:
     if not _gains(grads.size(1), inputs.t()):
         return grads.t() @ inputs
     rows = rounded(len(grads))
-    return _by_onednn(
-        filled(grads, rows).t().contiguous(), filled(inputs, rows).t()
-    )  # which would itself copy the first
+    turned = filled(grads, rows).t().contiguous()  # (N, M); oneDNN would itself make this copy
+    return _by_onednn(turned, filled(inputs, rows).t())
 
 
 class SumOverRows:
