@@ -53,10 +53,11 @@ def test_a_row_does_not_depend_on_its_neighbours(name: str, monkeypatch: pytest.
     laid = Laid.fixed(weight)
     if laid is None:
         pytest.skip("this torch has no oneDNN")
-    for product in (laid, lambda some: layout.times(some, weight)) if name == "Zen 5" else (laid,):
-        whole = product(inputs)
-        for count in (1, 2, 5, 64, 65, 600):
-            assert torch.equal(product(inputs[:count]), whole[:count])
+    whole = laid(inputs)
+    for count in (1, 2, 5, 64, 65, 600):
+        assert torch.equal(laid(inputs[:count]), whole[:count])
+        if name == "Zen 5" and count > 48:
+            assert torch.equal(layout.times(inputs[:count], weight), whole[:count])
 
 
 def test_numbers_of_rows_are_few_and_little_is_added() -> None:

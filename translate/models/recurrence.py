@@ -241,10 +241,16 @@ class Layer(nn.Module):
             return self._fused(inputs, hidden)
         states = []
         with one_gradient():
-            for gates in self._normed(linear(inputs, self.torch_weights()[0], self.input.bias)).unbind(dim=1):
+            for gates in self._normed(self._input_gates(inputs)).unbind(dim=1):
                 hidden = self._advance(gates, hidden, mask)
                 states.append(hidden[0])
         return torch.stack(states, dim=1)
+
+    def _input_gates(self, inputs: Tensor) -> Tensor:
+        """What all that is known beforehand gives to the gates: (B, T, E + X) -> (B, T, gates · H)."""
+        if self.extra is None:
+            return self.input(inputs)
+        return linear(inputs, self.torch_weights()[0], self.input.bias)
 
     def _normed(self, gates: Tensor) -> Tensor:
         return gates if self.input_norm is None else self.input_norm(gates)
