@@ -71,7 +71,7 @@ class _VocabularyLoss(Function):
         rows = _rows(len(weight))
         for begin in range(0, len(targets), rows):
             part = slice(begin, begin + rows)
-            num_rows, given = len(features[part]), filled_up(features[part], weight)  # (n, F), or some more
+            num_rows, given = len(features[part]), filled_up(features[part], weight)  # (n, F), or more, of zeros
             logits = times(given, weight)  # (n, V), in half precision under autocast
             table = logits.to(wide)  # becomes probabilities, then the gradient of the logits
             for some in cached_slices(num_rows, table.size(1), table.device):
@@ -89,7 +89,6 @@ class _VocabularyLoss(Function):
                 values.scatter_add_(1, chosen, values.new_full((), smoothing - 1).expand_as(chosen))
                 of_bias.add_(values.sum(dim=0))
             if learning:
-                table[num_rows:] = 0
                 by_logits = table.to(logits.dtype)
                 of_features[part] = times(by_logits, weight.t().to(logits.dtype))[:num_rows]
                 of_weight.add(by_logits, given.to(logits.dtype))
