@@ -199,18 +199,18 @@ def _gains(rows: int, weight: Tensor) -> bool:
     torch's runs at 120 GFLOP/s on Zen 5 and oneDNN's at 260; on Zen 4 it is 98 and 98 to 106, which is not worth the
     memory (docs/decisions.md).
     """
-    return rows >= _LEAST_ROWS and cpu_family() >= _ZEN_5 and _suits_onednn(weight)
+    return rows >= _LEAST_ROWS and _suits_onednn(weight) and cpu_family() >= _ZEN_5
 
 
 def _suits_onednn(weight: Tensor) -> bool:
     """Whether oneDNN's products pay here: where that was measured, and where nobody asks for another precision."""
     return (
-        weight.device.type == "cpu"
+        not torch.compiler.is_compiling()  # first: the compiler should not look at the rest
+        and weight.device.type == "cpu"
         and weight.dtype == torch.float32
         and weight.numel() >= _LEAST
         and "AMD" in cpu_name()
         and torch.backends.mkldnn.is_available()
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
     )
