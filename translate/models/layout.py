@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class Laid:
     def __call__(self, inputs: Tensor, bias: Tensor | None = None, plus: Tensor | None = None) -> Tensor:
         """x Wᵀ, plus a bias (N,) or a table (M, N): (M, K) -> (M, N)."""
         if self._packed is not None and len(inputs) <= _most_rows():
-            found = _cut_off(_by_onednn(filled(inputs, rounded(len(inputs))), self._packed, bias), len(inputs))
+            found = _in_rounded_rows(inputs, self._packed, bias)
             return found if plus is None else found.add_(plus)
         rows = self._weight.t() if self._rows is None else self._rows
         added = bias if plus is None else plus
@@ -86,7 +87,7 @@ def in_rows(matrix: Tensor) -> Tensor:
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b and its gradients: (…, K) and (N, K) -> (…, N), as torch's function of that name."""
-    if not _gains(inputs[..., 0].numel(), weight):
+    if not _gains(math.prod(inputs.shape[:-1]), weight):
         return F.linear(inputs, weight, bias)
     found: Tensor = _Linear.apply(inputs.reshape(-1, weight.size(1)), weight, bias)  # type: ignore[no-untyped-call]
     return found.view(*inputs.shape[:-1], len(weight))
@@ -116,7 +117,7 @@ def times(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b without autograd, whichever way they lie: (M, K) and (N, K) -> (M, N)."""
     if not _gains(len(inputs), weight):
         return F.linear(inputs, weight, bias)
-    return _cut_off(_by_onednn(filled(inputs, rounded(len(inputs))), weight, bias), len(inputs))
+    return _in_rounded_rows(inputs, weight, bias)
 
 
 def summed_over_rows(grads: Tensor, inputs: Tensor) -> Tensor:
@@ -172,11 +173,6 @@ def filled(inputs: Tensor, rows: int) -> Tensor:
     return more
 
 
-def _cut_off(found: Tensor, rows: int) -> Tensor:
-    """Only so many rows; a slice that takes everything would cost as much as one that does not."""
-    return found if len(found) == rows else found[:rows]
-
-
 def rounded(rows: int) -> int:
     """So many rows or a few more: oneDNN writes a program of 0.6 MB for every number of rows and keeps it."""
     steps = ((8, 1), (96, 4), (256, 16), (512, 32), (2048, 64))
@@ -185,6 +181,12 @@ def rounded(rows: int) -> int:
 
 
 # -- oneDNN ------------------------------------------------------------------------------------------------------------
+
+
+def _in_rounded_rows(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b by a program for a rounded number of rows, of which those that were asked for: (M, K) -> (M, N)."""
+    found = _by_onednn(filled(inputs, rounded(len(inputs))), weight, bias)
+    return found if len(found) == len(inputs) else found[: len(inputs)]  # a slice of everything costs a call as well
 
 
 def _by_onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
