@@ -42,14 +42,13 @@ from translate.data.batches import collate_source
 from translate.decoding.beam import beam_search
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
-from translate.decoding.int8 import with_int8
-from translate.decoding.packing import pack
+from translate.decoding.packing import int8_for_search, packed_for_search
 from translate.decoding.rules import Rules
 from translate.decoding.translator import Translator, batch_rows
-from translate.models.layout import Laid
+from translate.kernels.matmul import PackedWeight
+from translate.machine import cpu_name, tune_process
 from translate.models.seq2seq import Seq2Seq
-from translate.models.state import EncodedSource, State
-from translate.process import cpu_name, settle
+from translate.models.state import EncodedSource, RecurrentState
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import BOS, EOS
 
@@ -96,11 +95,9 @@ def random_model(vocabulary: int, packed: bool = True) -> Seq2Seq:
     torch.manual_seed(1)
     model = Seq2Seq(check_config(tree, origin="bench_decode").model, vocabulary, vocabulary, 128).eval()
     with torch.no_grad():
-        model.decoder.out.weight.mul_(4.0)  # peaky, as trained models are
-        model.decoder.out.bias[EOS] = -30.0  # the length is set by the limits
-    if packed:
-        pack(model)
-    return model
+        model.decoder.output.vocabulary.weight.mul_(4.0)  # peaky, as trained models are
+        model.decoder.output.vocabulary.bias[EOS] = -30.0  # the length is set by the limits
+    return packed_for_search(model) if packed else model
 
 
 def random_sources(vocabulary: int, count: int) -> Sentences:
@@ -126,7 +123,7 @@ def encode(model: Seq2Seq, sentences: Sentences) -> EncodedSource:
 def ours(model: Seq2Seq, sentences: Sentences, search: SearchConfig, batch: int | None) -> list[Hypothesis]:
     """All sentences, in batches of so many or by token budget, sorted by length."""
     found: dict[int, Hypothesis] = {}
-    vocabulary = model.decoder.out.bias.numel()
+    vocabulary = model.decoder.output.vocabulary.out_features
     for rows in batch_rows(sentences, search, search.beam * vocabulary):
         size = batch or len(rows)
         for begin in range(0, len(rows), size):
@@ -150,12 +147,12 @@ def textbook(
         source = encode(model, [sentence])
         rules = Rules(source, search)
         longest = int(rules.longest[0])
-        live: list[tuple[float, tuple[int, ...], State]] = [(0.0, (), model.decoder.start(source))]
+        live: list[tuple[float, tuple[int, ...], RecurrentState]] = [(0.0, (), model.decoder.start(source))]
         ended: list[tuple[float, tuple[int, ...]]] = []
         length = 0
         while live:
             length += 1
-            candidates: list[tuple[float, tuple[int, ...], State, int]] = []
+            candidates: list[tuple[float, tuple[int, ...], RecurrentState, int]] = []
             for log_probs, state, members in _steps(model, source, rules, live, length, together):
                 gained, tokens = log_probs.topk(search.beam, dim=1)
                 for row, (total, before, _) in enumerate(members):
@@ -182,10 +179,10 @@ def _steps(
     model: Seq2Seq,
     source: EncodedSource,
     rules: Rules,
-    live: list[tuple[float, tuple[int, ...], State]],
+    live: list[tuple[float, tuple[int, ...], RecurrentState]],
     length: int,
     together: bool,
-) -> list[tuple[Tensor, State, list[tuple[float, tuple[int, ...], State]]]]:
+) -> list[tuple[Tensor, RecurrentState, list[tuple[float, tuple[int, ...], RecurrentState]]]]:
     """Log probabilities and states after one step of the live hypotheses, in one part or one by one."""
     results = []
     for members in [live] if together else [[one] for one in live]:
@@ -196,31 +193,26 @@ def _steps(
         tokens = torch.tensor([one[1][-1] if one[1] else BOS for one in members])
         seen = source.select(rows) if len(members) > 1 else source
         features, state, weights = model.decoder.step(tokens, state, seen)
-        log_probs = model.decoder.output(features, weights, seen)
+        log_probs = model.decoder.output.log_probs(features, weights, seen)
         rules.apply(log_probs, rows, length, None)
         results.append((log_probs, state, members))
     return results
 
 
-def _joined(states: list[State]) -> State:
+def _joined(states: list[RecurrentState]) -> RecurrentState:
     """Rows of several states as one."""
-    parts: dict[str, Any] = {}
-    for name in ("hidden", "position", "fed", "coverage"):
-        values = [getattr(state, name) for state in states]
-        if isinstance(values[0], tuple):
-            parts[name] = tuple(torch.cat(column) for column in zip(*values, strict=True))
-        elif values[0] is not None:
-            parts[name] = torch.cat(values)
-    return State(**parts)
+    layers = zip(*(state.hidden for state in states), strict=True)
+    hidden = tuple(tuple(torch.cat(column) for column in zip(*layer, strict=True)) for layer in layers)
+    return RecurrentState(hidden=hidden, position=torch.cat([state.position for state in states]))
 
 
-LAID = "_linear_pointwise"  # the operator behind `Laid`
+PACKED = "_linear_pointwise"  # the operator behind `PackedWeight`
 
 
 class Products(TorchDispatchMode):
     """Notes every matrix product that is asked for."""
 
-    NAMES = ("mm", "addmm", "bmm", "baddbmm", LAID)
+    NAMES = ("mm", "addmm", "bmm", "baddbmm", PACKED)
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -229,7 +221,7 @@ class Products(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
         if name in self.NAMES:
-            if name == LAID:
+            if name == PACKED:
                 left, right = args[0].shape, args[1].shape[::-1]
             else:
                 left, right = [arg.shape for arg in args if isinstance(arg, Tensor)][-2:]
@@ -246,7 +238,7 @@ def replay(shapes: Sequence[Shape]) -> Callable[[], None]:
     Each weight matrix is a tensor of its own, as in the model; all else shares its memory, which may well be in cache.
     """
     weights = {shape[2]: torch.randn(shape[2]) for shape in shapes if len(shape[2]) < 3}
-    laid = {shape[2]: Laid(weights[shape[2]].t().contiguous()) for shape in shapes if shape[0] == LAID}
+    packed = {shape[2]: PackedWeight(weights[shape[2]].t().contiguous()) for shape in shapes if shape[0] == PACKED}
     left = torch.randn(max(int(np.prod(first)) for _, first, _ in shapes))
     right = torch.randn(max(int(np.prod(second)) for _, _, second in shapes))
     results = torch.empty(max(int(np.prod(a[:-1])) * b[-1] for _, a, b in shapes))
@@ -256,7 +248,7 @@ def replay(shapes: Sequence[Shape]) -> Callable[[], None]:
         other = weights[second] if second in weights else right[: int(np.prod(second))].view(second)
         shape = (*first[:-1], second[-1])
         out = results[: int(np.prod(shape))].view(shape)
-        calls.append(partial(laid[second], one) if name == LAID else partial(torch.matmul, one, other, out=out))
+        calls.append(partial(packed[second], one) if name == PACKED else partial(torch.matmul, one, other, out=out))
 
     @torch.inference_mode()
     def run() -> None:
@@ -389,7 +381,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--int8", action="store_true", help="also with products in 8 bits")
     arguments = parser.parse_args()
-    settle()
+    tune_process()
     torch.set_num_threads(1)
     say = (lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else (lambda text: None)
     fixed = SearchConfig(length_ratio=1.0, length_extra=2)
@@ -408,7 +400,7 @@ def main() -> None:
         "greedy": fixed.model_copy(update={"beam": 1, "groups": 1}),
         f"beam {arguments.beam}": fixed.model_copy(update={"beam": arguments.beam, "groups": 1}),
     }
-    small = with_int8(model) if arguments.int8 else None
+    small = int8_for_search(model) if arguments.int8 else None
     rows, ratios = measure(model, bare, sentences, searches, arguments.rounds, say, small)
     if arguments.json:
         print(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows], "ratios": asdict(ratios)}))

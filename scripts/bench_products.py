@@ -1,4 +1,4 @@
-"""How fast products x Wᵀ are by the layout of W, in GFLOP/s: what `translate/models/layout.py` chooses by.
+"""How fast products x Wᵀ are by the layout of W, in GFLOP/s: what `translate/kernels/matmul.py` chooses by.
 
     python scripts/bench_products.py [--rows N ...] [--rounds N]
 
@@ -19,7 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from translate.process import cpu_name, settle
+from translate.machine import cpu_name, tune_process
 
 ROWS = (1, 5, 16, 64, 320, 900)
 MATRICES = ((512, 512), (1536, 512), (1536, 1024), (8000, 256))
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS), help="rows of x (%(default)s)")
     parser.add_argument("--rounds", type=int, default=9, help="turns of all ways (%(default)s)")
     arguments = parser.parse_args()
-    settle()
+    tune_process()
     torch.set_num_threads(1)
     print(f"{cpu_name()}, torch {torch.__version__}, one thread")
     for index, (rows, (outputs, width)) in enumerate((rows, matrix) for rows in arguments.rows for matrix in MATRICES):

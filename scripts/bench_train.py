@@ -33,13 +33,12 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from translate import kernels
 from translate.config import Config, TokenizerConfig, check_config
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate_shard
 from translate.data.dataset import PairDataset
-from translate.models import layout
-from translate.models.recurrence import Hidden, Layer
+from translate.machine import cpu_name, tune_process
 from translate.models.seq2seq import Seq2Seq
-from translate.process import cpu_name, settle
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 from translate.training.extra_losses import RewardScale
@@ -152,20 +151,21 @@ def ours(model: Seq2Seq, batch: Batch) -> Tensor:
     return sequence_loss(model, decoded, source, batch.tgt_out, batch.tgt_valid, SMOOTHING).smoothed
 
 
-def torch_gru(layer: Layer, inputs: Tensor, hidden: Hidden) -> Tensor:
-    start, weights = hidden[0].unsqueeze(0), layer.torch_weights()
-    return torch.gru(inputs, start, weights, True, 1, 0.0, layer.training, False, True)[0]
+def torch_gru(inputs: Tensor, start: Tensor, input: nn.Linear, recurrent: nn.Linear, extra: nn.Linear | None) -> Tensor:
+    assert extra is None, "an encoder's layers read nothing but their inputs"
+    weights = [input.weight, recurrent.weight, input.bias, recurrent.bias]
+    return torch.gru(inputs, start.unsqueeze(0), weights, True, 1, 0.0, True, False, True)[0]
 
 
 def textbook(model: Seq2Seq, batch: Batch) -> Tensor:
     decoder = model.decoder
-    with mock.patch.object(Layer, "_fused", torch_gru):
+    with mock.patch.object(kernels, "gru", torch_gru):
         source = model.encode(batch.src, batch.src_valid, batch.src_lengths)
     state, losses = decoder.start(source), []
     for t in range(batch.tgt_in.size(1)):
         seen = replace(source, cache=decoder.prepare(source.memory, source.valid))
         features, state, weights = decoder.step(batch.tgt_in[:, t], state, seen)
-        log_probs = decoder.output(features, weights, seen)  # (B, V)
+        log_probs = decoder.output.log_probs(features, weights, seen)  # (B, V)
         gold = log_probs.gather(1, batch.tgt_out[:, t : t + 1]).squeeze(1)  # (B,)
         smoothed = -(1 - SMOOTHING) * gold - SMOOTHING * log_probs.mean(dim=1)
         losses.append((smoothed * batch.tgt_valid[:, t]).sum())
@@ -226,7 +226,7 @@ def addmm_flops(out: Sequence[int], one: Sequence[int], other: Sequence[int], **
 def product_flops(model: Seq2Seq, optimizer: torch.optim.Optimizer, batches: Sequence[Batch]) -> int:
     """What the products of our updates with these batches need, forward and backward."""
     with (
-        mock.patch.object(layout, "_suits_onednn", return_value=False),  # whose operators torch does not count
+        kernels.plain("linear"),  # torch does not count the operators of oneDNN
         FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: addmm_flops}) as counter,
     ):
         for batch in batches:
@@ -392,7 +392,7 @@ def main() -> None:
         ways = forced(1.0), forced(arguments.forcing)
     elif arguments.precision is not None:
         ways = in_precision("fp32"), in_precision(arguments.precision)
-    settle()
+    tune_process()
     torch.set_num_threads(1)
     rows = []
     for vocabulary in arguments.vocabularies:

@@ -14,7 +14,7 @@ import math
 import shlex
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache, reduce
@@ -38,7 +38,11 @@ from comparing import (
 from translate.checkpoint import write_file
 from translate.cli.zoo import zoo
 from translate.config import load_config
+from translate.config.members import DECODERS, ENCODERS
+from translate.config.members import MEMBERS as TABLES
 from translate.errors import UserError
+
+Overrides = dict[str, tuple[str, ...]]  # by the name of a member
 
 CONFIG = ROOT / "configs" / "demo.toml"
 TEST = ROOT / "data" / "demo"
@@ -59,57 +63,49 @@ COMMON = (
 )
 
 BASELINE = "bahdanau"
-ONE_WAY = f"model.encoder.width={2 * ENCODER_WIDTH}"  # so that the memory is as wide as the baseline's
+LUONG = ("model.decoder.kind=luong", "model.attention.score=general")
+
+
+def as_wide(kind: str) -> tuple[str, ...]:
+    """What makes the memory of an encoder as wide as the baseline's."""
+    multiple = load_config(CONFIG).model.encoder.output_width // load_config(CONFIG).model.encoder.width
+    width = ENCODER_WIDTH * multiple // ENCODERS[kind].width_multiple
+    return (f"model.encoder.width={width}",) if width != ENCODER_WIDTH else ()
+
+
+def scored(kind: str) -> tuple[str, ...]:
+    """What gives a decoder a score that it works with."""
+    scores = DECODERS[kind].scores
+    return () if scores is None else (f"model.attention.score={scores[0]}",)
+
+
+def each(setting: str, prefix: str = "", also: Callable[[str], tuple[str, ...]] = lambda _: ()) -> Overrides:
+    """Every member of a family but the baseline's, with what else it needs."""
+    baseline: Any = reduce(getattr, setting.split("."), load_config(CONFIG).model)
+    members = [name for name in TABLES[setting] if name != baseline]
+    return {f"{prefix}{name}": (f"model.{setting}={name}", *also(name)) for name in members}
+
+
 # By what they vary: name -> overrides of the baseline, which is configs/demo.toml with COMMON.
-GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+GROUPS: dict[str, Overrides] = {
     "Baseline": {BASELINE: ()},
     "Encoders": {
-        "gru": ("model.encoder.kind=gru", ONE_WAY),
-        "gru-reverse": ("model.encoder.kind=gru", ONE_WAY, "model.encoder.reverse=true"),
-        "lstm": ("model.encoder.kind=lstm", ONE_WAY),
-        "bilstm": ("model.encoder.kind=bilstm",),
+        **each("encoder.kind", also=as_wide),
+        "gru-reverse": ("model.encoder.kind=gru", *as_wide("gru"), "model.encoder.reverse=true"),
         "residual": ("model.encoder.layers=2", "model.encoder.residual=true"),
         "self-attention": ("model.encoder.self_attention=true",),
     },
-    "Summaries": {
-        "summary-mean": ("model.encoder.summary=mean",),
-        "summary-attention": ("model.encoder.summary=attention",),
-        "summary-zero": ("model.encoder.summary=zero",),
-    },
+    "Summaries": each("encoder.summary", prefix="summary-"),
     "Decoders": {
-        "luong": ("model.decoder.kind=luong", "model.attention.score=general"),
-        "luong-unfed": (
-            "model.decoder.kind=luong",
-            "model.attention.score=general",
-            "model.decoder.input_feeding=false",
-        ),
-        "conditional": ("model.decoder.kind=conditional",),
-        "tutorial": ("model.decoder.kind=tutorial", "model.attention.score=location"),
-        "plain": ("model.decoder.kind=plain",),
+        **each("decoder.kind", also=scored),
+        "luong": LUONG,
+        "luong-unfed": (*LUONG, "model.decoder.input_feeding=false"),
         "decoder-lstm": ("model.decoder.cell=lstm",),
         "decoder-layers": ("model.decoder.layers=2",),
     },
-    "Scores": {
-        "dot": ("model.attention.score=dot",),
-        "scaled_dot": ("model.attention.score=scaled_dot",),
-        "general": ("model.attention.score=general",),
-        "linear": ("model.attention.score=linear",),
-        "dual": ("model.attention.score=dual",),
-        "cosine": ("model.attention.score=cosine",),
-        "location": ("model.attention.score=location",),
-        "static": ("model.attention.score=static",),
-    },
-    "Scopes": {
-        "local_m": ("model.attention.scope=local_m",),
-        "local_p": ("model.attention.scope=local_p",),
-        "expanded": ("model.attention.scope=expanded",),
-        "hybrid": ("model.attention.scope=hybrid",),
-    },
-    "Selections": {
-        "sparsemax": ("model.attention.selection=sparsemax",),
-        "hard_gumbel": ("model.attention.selection=hard_gumbel",),
-        "hard_reinforce": ("model.attention.selection=hard_reinforce",),
-    },
+    "Scores": each("attention.score"),
+    "Scopes": each("attention.scope"),
+    "Selections": each("attention.selection"),
     "More of attention": {
         "heads": ("model.attention.heads=4",),
         "hops": ("model.attention.hops=2",),
@@ -191,7 +187,7 @@ def not_covered(members: Mapping[str, Sequence[str]], tables: Mapping[str, Mappi
     for overrides in members.values():
         config = load_config(CONFIG, overrides)
         for setting in tables:
-            if setting.startswith("model.attention.") and config.model.decoder.kind == "plain":
+            if setting.startswith("model.attention.") and not config.model.attends:
                 continue  # it has a score in its settings and none in its network
             covered.add(f"{setting}={reduce(getattr, setting.split('.'), config)}")
     return [

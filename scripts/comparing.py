@@ -20,7 +20,7 @@ from typing import TypeVar
 from translate.checkpoint import Run
 from translate.config import load_config
 from translate.errors import RunError, UserError
-from translate.process import cpu_name
+from translate.machine import cpu_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on

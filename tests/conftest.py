@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +65,18 @@ pictures = false
 Translate = Callable[..., subprocess.CompletedProcess[Any]]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "load a plugin, so that the parametrised tests of tests/models and tests/decoding try its members as well"
+    parser.addoption("--plugin", action="append", type=Path, default=[], metavar="FILE", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if plugins := config.getoption("plugin"):
+        from translate.models.plugins import load_plugins
+
+        load_plugins(plugins)
+
+
 def write_project(folder: Path) -> Path:
     """A corpus of the demo's first lines under folder/data and its configuration, whose path is returned."""
     (folder / "data").mkdir(parents=True)
@@ -110,7 +122,24 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+def _zoo_is_restored() -> Iterator[None]:
+    """A plugin that a command loads inside this process is forgotten after the test."""
+    from translate.config.members import MEMBERS
+    from translate.models import plugins
+    from translate.models.families import FAMILIES
+
+    tables: list[Any] = [plugins._loaded, *MEMBERS.values(), *(family.members for family in FAMILIES.values())]
+    before = [dict(table) for table in tables]
+    yield
+    for table, kept in zip(tables, before, strict=True):
+        table.clear()
+        table.update(kept)
+
+
+@pytest.fixture
+def command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], _zoo_is_restored: None
+) -> Callable[..., Answer]:
     """Call the command line inside this process, which saves importing torch; without stdin, signals or exit."""
     from translate.cli.app import main
 

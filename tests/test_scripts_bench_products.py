@@ -18,7 +18,7 @@ def test_it_tells_of_every_matrix(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     threads = torch.get_num_threads()
     monkeypatch.setattr(script, "MATRICES", ((32, 16), (48, 24)))
     monkeypatch.setattr(script, "SECONDS", 0.0001)
-    monkeypatch.setattr(script, "settle", lambda: None)
+    monkeypatch.setattr(script, "tune_process", lambda: None)
     monkeypatch.setattr(sys, "argv", ["x", "--rows", "1", "5", "--rounds", "1"])
     try:
         script.main()

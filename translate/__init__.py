@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def load(run: str | PathLike[str], device: str = "cpu", ensemble: Sequence[str | PathLike[str]] = ()) -> Translator:
+def load(
+    run: str | PathLike[str],
+    device: str = "cpu",
+    ensemble: Sequence[str | PathLike[str]] = (),
+    plugins: Sequence[str | PathLike[str]] = (),
+) -> Translator:
     """A run's best model, ready to translate; see `Translator.translate`."""
     from pathlib import Path
 
     from translate.decoding.translator import Translator
+    from translate.models.plugins import load_plugins
 
+    load_plugins(map(Path, plugins))
     return Translator.load(Path(run), device, [Path(other) for other in ensemble])

@@ -16,7 +16,8 @@ import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,15 @@ from torch import Tensor, nn
 from translate.config import Config, check_config, dump_config
 from translate.errors import ConfigError, RunError
 from translate.models.alignment_head import AlignmentHead, HeadSizes
+from translate.models.old_names import current_name
+from translate.models.plugins import Plugin, changed_plugins, plugins_of
 from translate.models.seq2seq import Seq2Seq
 from translate.text.tokenizer import Tokenizer
 
 MANIFEST = "MANIFEST.json"
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 HEAD, HEAD_NOTE = "head.safetensors", "head.json"
+ENVIRONMENT = "environment.json"
 TEMPORARY = ".tmp-"
 OLD = f"{TEMPORARY}old-"  # what a new one has not yet replaced
 NAME = re.compile(r"(step|average)-[0-9]+")  # of a checkpoint
@@ -117,6 +121,8 @@ class Run:
 
     def config(self) -> Config:
         """The resolved configuration; data paths in it are only a note that `train --resume` follows."""
+        for change in changed_plugins(self.plugins(), str(self.path)):
+            _warn_once(f"{change}; results may differ.")
         path = self.path / "config.toml"
         try:
             tree = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -129,6 +135,34 @@ class Run:
                 f"{error}\nThis run may come from another release; CHANGELOG.md says what changed."
             ) from None
 
+    def environment(self) -> dict[str, Any]:
+        """Plugins and versions that the run was made with; nothing for runs of releases that did not note them."""
+        path = self.path / ENVIRONMENT
+        if not path.exists():
+            return {}
+        try:
+            environment = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(environment, dict):
+                raise ValueError("it holds no table")
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"{path}: not readable: {error}") from None
+        return environment
+
+    def note_environment(self, **parts: Any) -> None:
+        """Replace parts of it."""
+        environment = json.dumps({**self.environment(), **parts}, indent=1, ensure_ascii=False)
+        write_file(self.path / ENVIRONMENT, environment.encode())
+
+    def plugins(self) -> list[Plugin]:
+        """The plugins whose members the run uses, as they were when it was started."""
+        try:
+            return [
+                Plugin(str(note["name"]), str(note["sha256"]), tuple(map(str, note["members"])))
+                for note in self.environment().get("plugins", [])
+            ]
+        except (TypeError, KeyError) as error:
+            raise RunError(f"{self.path / ENVIRONMENT}: the note of its plugins is not readable: {error}") from None
+
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         return Tokenizer.load(self.path / "tokenizer.source.model"), Tokenizer.load(
             self.path / "tokenizer.target.model"
@@ -139,6 +173,7 @@ class Run:
         self.checkpoints_path.mkdir(parents=True, exist_ok=True)
         write_file(self.path / "tokenizer.source.model", source.model)
         write_file(self.path / "tokenizer.target.model", target.model)
+        self.note_environment(plugins=[asdict(plugin) for plugin in plugins_of(config.model.members)])
         write_file(self.path / "config.toml", dump_config(config).encode())
 
     @contextmanager
@@ -313,6 +348,12 @@ class Run:
         return head.to(next(model.parameters()).device).eval()
 
 
+@cache
+def _warn_once(message: str) -> None:
+    """Warn of what is found whenever a configuration is read."""
+    warnings.warn(message, stacklevel=3)
+
+
 def damage_of(path: Path, names: set[str]) -> str | None:
     """What is wrong with a directory that must hold these files and a manifest of them, or None."""
     try:
@@ -360,9 +401,9 @@ def write_sealed(final: Path, files: Mapping[str, bytes]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; anything else, a pickle above all, is refused."""
+    """The tensors of a safetensors file by their present names; anything else, a pickle above all, is refused."""
     try:
-        return load_tensors(path.read_bytes())
+        return {current_name(name): tensor for name, tensor in load_tensors(path.read_bytes()).items()}
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror}.") from None
     except (SafetensorError, ValueError, KeyError) as error:

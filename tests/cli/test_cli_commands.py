@@ -465,14 +465,11 @@ def test_doctor_tells_what_the_machine_is(answer: Callable[..., str]) -> None:
 
 
 def test_zoo_shows_every_member(answer: Callable[..., str]) -> None:
-    from translate.models.attention import SCOPES, SELECTIONS
-    from translate.models.decoders import DECODERS
-    from translate.models.encoders import ENCODERS
-    from translate.models.scores import SCORES
+    from translate.models.families import FAMILIES
 
     lines = answer("zoo").split("\n")
-    for table in (ENCODERS, DECODERS, SCORES, SCOPES, SELECTIONS):
-        for name, member in table.items():
+    for family in FAMILIES.values():
+        for name, member in family.members.items():
             assert any(line.split()[:1] == [name] and member.formula in line for line in lines), name
             assert any(member.paper in line for line in lines), name
 

@@ -47,8 +47,8 @@ def make_model(name: str, tgt_vocabulary: int = 11, seed: int = 0, ending: float
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))
-        model.decoder.out.weight.mul_(2.0)
-        model.decoder.out.bias[EOS] += ending
+        model.decoder.output.vocabulary.weight.mul_(2.0)
+        model.decoder.output.vocabulary.bias[EOS] += ending
     return model
 
 
@@ -73,7 +73,7 @@ def force_all(model: Seq2Seq, source: list[int], targets: list[tuple[int, ...]])
     """For N targets of one length, by `forward`: log probabilities (N, T, V) after each prefix, weights (N, T, S)."""
     encoded = encode(model, [source]).select(torch.zeros(len(targets), dtype=torch.long))
     decoded = model.decoder(torch.tensor([[BOS, *tokens] for tokens in targets]), encoded)
-    return model.decoder.output(decoded.features, decoded.weights, encoded), decoded.weights
+    return model.decoder.output.log_probs(decoded.features, decoded.weights, encoded), decoded.weights
 
 
 def log_prob_of(log_probs: Tensor, targets: list[tuple[int, ...]]) -> list[float]:
@@ -111,7 +111,7 @@ def exhaustive(
     allowed: Callable[[tuple[int, ...]], bool] = lambda tokens: True,
 ) -> Ranking:
     """Scores and tokens of all allowed translations of up to `longest` tokens with `</s>`, best first."""
-    words = [w for w in range(model.decoder.out.bias.numel()) if w not in (PAD, BOS, EOS)]
+    words = [w for w in range(model.decoder.output.vocabulary.out_features) if w not in (PAD, BOS, EOS)]
     scored = []
     for n in range(longest):
         targets = [tokens for tokens in product(words, repeat=n) if allowed(tokens)]

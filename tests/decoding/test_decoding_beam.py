@@ -78,8 +78,8 @@ def test_a_beam_of_one_is_greedy(name: str, prepare: Callable[[Seq2Seq], Seq2Seq
 def test_a_beam_of_one_is_greedy_where_all_tokens_are_equally_likely() -> None:
     model = make_model("bahdanau", tgt_vocabulary=90)
     with torch.no_grad():
-        model.decoder.out.weight.zero_()
-        model.decoder.out.bias.zero_()
+        model.decoder.output.vocabulary.weight.zero_()
+        model.decoder.output.vocabulary.bias.zero_()
     source, search = encode(model, make_sources(LENGTHS)), search_with(beam=1)
     assert [one for (one,) in beam_search(model, source, search)] == greedy(model, source, search)
     wide = search_with(beam=4)

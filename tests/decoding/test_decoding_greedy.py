@@ -72,7 +72,7 @@ def test_finished_sentences_leave_the_batch() -> None:
 def test_padding_and_start_are_never_written() -> None:
     model, sources = make_model("luong"), make_sources(LENGTHS)
     with torch.no_grad():
-        model.decoder.out.bias[[PAD, BOS]] += 100.0
+        model.decoder.output.vocabulary.bias[[PAD, BOS]] += 100.0
     for source, found in zip(sources, greedy(model, encode(model, sources), SEARCH), strict=True):
         check_against_forced(model, source, found, SEARCH)
 
@@ -87,7 +87,7 @@ def test_search_refuses_a_model_in_training_mode() -> None:
 def test_weights_that_are_not_numbers_are_reported() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
-        model.decoder.out.bias.fill_(torch.nan)
+        model.decoder.output.vocabulary.bias.fill_(torch.nan)
     with pytest.raises(NumericalError):
         greedy(model, encode(model, make_sources([3, 2])), SEARCH)
 

@@ -9,16 +9,40 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from translate.config import AttentionConfig, DecoderConfig, EmbeddingConfig, EncoderConfig, ModelConfig, Section
+from translate.config import (
+    AttentionConfig,
+    DecoderConfig,
+    EmbeddingConfig,
+    EncoderConfig,
+    ModelConfig,
+    Section,
+    choices,
+)
+from translate.config.members import DECODERS, SCOPES
 
 Setting = tuple[str, Any]  # a dotted name and a value
 Pair = tuple[Setting, Setting]  # in the order of SETTINGS
 Row = dict[str, Any]  # a value for every setting
 
+SECTIONS: dict[str, type[Section]] = {
+    "embedding": EmbeddingConfig,
+    "encoder": EncoderConfig,
+    "attention": AttentionConfig,
+    "decoder": DecoderConfig,
+}
+
+
+def members(setting: str) -> tuple[str, ...]:
+    """The members that a setting chooses from, its default first."""
+    section, key = setting.split(".")
+    default = SECTIONS[section].model_fields[key].default
+    return (default, *(name for name in choices(SECTIONS[section], key) if name != default))
+
+
 # The first of each is the one the others are varied against.
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "embedding.tied": ("two", "none", "three"),
-    "encoder.kind": ("bigru", "gru", "lstm", "bilstm"),
+    "encoder.kind": members("encoder.kind"),
     "encoder.layers": (1, 2),
     "encoder.residual": (False, True),
     "encoder.layer_norm": (False, True),
@@ -26,18 +50,16 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "encoder.word_dropout": (0.0, 0.2),
     "encoder.self_attention": (False, True),
     "encoder.reverse": (False, True),
-    "encoder.summary": ("last", "mean", "attention", "zero"),
-    "attention.score": (
-        "additive", "general", "dot", "scaled_dot", "linear", "dual", "cosine", "location", "static",
-    ),
-    "attention.scope": ("global", "local_m", "local_p", "expanded", "hybrid"),
-    "attention.selection": ("soft", "sparsemax", "hard_gumbel", "hard_reinforce"),
+    "encoder.summary": members("encoder.summary"),
+    "attention.score": members("attention.score"),
+    "attention.scope": members("attention.scope"),
+    "attention.selection": members("attention.selection"),
     "attention.window": (2, 1),
     "attention.heads": (1, 2),
     "attention.hops": (1, 2),
     "attention.per_feature": (False, True),
     "attention.coverage": (False, True),
-    "decoder.kind": ("bahdanau", "luong", "conditional", "tutorial", "plain"),
+    "decoder.kind": members("decoder.kind"),
     "decoder.cell": ("gru", "lstm"),
     "decoder.layers": (1, 2),
     "decoder.layer_norm": (False, True),
@@ -45,7 +67,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "decoder.word_dropout": (0.0, 0.2),
     "decoder.input_feeding": (True, False),
     "decoder.copy": (False, True),
-}  # fmt: skip
+}
 DEFAULTS: Row = {name: values[0] for name, values in SETTINGS.items()}
 
 # A different size for every dimension, so that a swapped axis fails; two heads divide all that they share.
@@ -63,12 +85,6 @@ NUMBERS: Row = {
     "attention.entropy": 0.01,
     "decoder.width": DECODER,
     "decoder.dropout": 0.3,
-}
-SECTIONS: dict[str, type[Section]] = {
-    "embedding": EmbeddingConfig,
-    "encoder": EncoderConfig,
-    "attention": AttentionConfig,
-    "decoder": DecoderConfig,
 }
 _PARTS = {name: name.split(".") for name in (*NUMBERS, *SETTINGS)}
 
@@ -93,9 +109,9 @@ def is_legal(row: Row) -> bool:
 def is_idle(name: str, row: Row) -> bool:
     """Whether a setting has nothing to decide in this row, so that a pair with it shows nothing."""
     if name.startswith("attention."):
-        without = row["decoder.kind"] == "plain"
-        return without or (name == "attention.window" and row["attention.scope"] == "global")
-    return name == "decoder.input_feeding" and row["decoder.kind"] != "luong"
+        without = not DECODERS[row["decoder.kind"]].attends
+        return without or (name == "attention.window" and "window" not in SCOPES[row["attention.scope"]].supports)
+    return name == "decoder.input_feeding" and "input_feeding" not in DECODERS[row["decoder.kind"]].supports
 
 
 def complete(given: Row) -> Row | None:

@@ -10,8 +10,9 @@ from covering import configure
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
-from translate.models.dropout import Dropout
-from translate.models.encoders import Encoder
+from translate.models.encoders.recurrent import RecurrentEncoder
+from translate.models.layers import Dropout
+from translate.models.recurrence import RecurrentLayer
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
@@ -77,9 +78,15 @@ def without_dropout(module: Module) -> Module:
     for part in module.modules():
         if isinstance(part, Dropout):
             part.share = 0.0
-        elif isinstance(part, Encoder):
+        elif isinstance(part, RecurrentEncoder):
             part.dropout = 0.0
     return module
+
+
+def torch_weights(layer: RecurrentLayer) -> list[Tensor]:
+    """The parameters as torch's own GRU and LSTM have them: weight_ih, weight_hh, bias_ih, bias_hh."""
+    parts = [layer.input.weight] + ([layer.extra.weight] if layer.extra is not None else [])
+    return [torch.cat(parts, dim=1), layer.recurrent.weight, layer.input.bias, layer.recurrent.bias]
 
 
 def sample(*shape: int, seed: int = 0) -> Tensor:
@@ -101,7 +108,7 @@ def output(model: Seq2Seq, decoded: Decoded, source: EncodedSource) -> Tensor:
     num_rows, num_steps = decoded.features.shape[:2]
     rows = torch.arange(num_rows).repeat_interleave(num_steps)
     weights = None if decoded.weights is None else decoded.weights.flatten(0, 1)
-    log_probs = model.decoder.output(decoded.features.flatten(0, 1), weights, source, rows)
+    log_probs = model.decoder.output.log_probs(decoded.features.flatten(0, 1), weights, source, rows)
     return log_probs.unflatten(0, (num_rows, num_steps))
 
 

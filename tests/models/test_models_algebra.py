@@ -11,7 +11,7 @@ from small_models import Inputs, build, check_close, encode, make_inputs, output
 from torch import Tensor
 
 from translate.config import ModelConfig
-from translate.models.decoders import Steps
+from translate.kernels import RowSchedule
 from translate.models.encoders import ENCODERS
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -55,7 +55,7 @@ def test_steps_of_a_search_are_those_of_the_decoder(config: ModelConfig) -> None
     """What is formed once for a sentence changes nothing of its steps, whichever rows are picked."""
     model, (decoded, source) = built(config), answer(config)
     rows = torch.tensor([2, 0, 0, 1])
-    state, seen = model.decoder.start(source).select(rows), model.for_steps(source, 2).select(rows)
+    state, seen = model.decoder.start(source).select(rows), model.decoder.for_search(source, 2).select(rows)
     for t, token in enumerate(INPUTS.tgt_in[rows].unbind(dim=1)):
         features, state, weights = model.decoder.step(token, state, seen)
         check_close(features, decoded.features[rows, t])
@@ -69,14 +69,15 @@ def test_hypotheses_share_their_sentence(config: ModelConfig, rows: list[int]) -
     """Alike many of each sentence, and one that has none left: each goes on as on a copy of its sentence."""
     model, (_, source) = built(config), answer(config)
     which, tokens = torch.tensor(rows), torch.arange(4, 4 + NUM_STEPS * len(rows)).view(NUM_STEPS, -1) % 15 + 4
-    copies, seen = source.select(which), model.share(model.for_steps(source, 2), which)
-    state = alone = model.decoder.start(copies)
+    copies, seen = source.select(which), model.decoder.for_hypotheses(model.decoder.for_search(source, 2), which)
+    output, state = model.decoder.output, model.decoder.start(copies)
+    alone = state
     for token in tokens:  # other words for each
         features, state, weights = model.decoder.step(token, state, seen)
-        expected, alone, looks = model.decoder.step(token, alone, copies)
+        expected, alone, alone_weights = model.decoder.step(token, alone, copies)
         check_close(features, expected)
-        check_close(weights, looks)
-        check_close(model.decoder.output(features, weights, seen), model.decoder.output(expected, looks, copies))
+        check_close(weights, alone_weights)
+        check_close(output.log_probs(features, weights, seen), output.log_probs(expected, alone_weights, copies))
 
 
 @every_model
@@ -90,7 +91,11 @@ def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> 
     for given in (lengths, None):
         source = model.encode(batch.src, batch.src_valid, batch.src_lengths)
         decoded = model.decoder(batch.tgt_in, source, given)
-        parts = [decoded.features, *(decoded.notes.values()), *([] if decoded.weights is None else [decoded.weights])]
+        parts = [
+            decoded.features,
+            *(decoded.loss_terms.values()),
+            *([] if decoded.weights is None else [decoded.weights]),
+        ]
         loss = sum((part[real] * sample(*part[real].shape)).sum() for part in parts)
         moved = [one for one in model.parameters() if one.requires_grad]
         found.append((parts, torch.autograd.grad(loss, moved, allow_unused=True)))
@@ -99,14 +104,14 @@ def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> 
         check_close(one[real], other[real])
     for one, other in zip(grads, all_grads, strict=True):
         check_close(one, other)
-    assert Steps(batch.tgt_in, lengths).rows == [21, 21, 12, 12, 12]
+    assert RowSchedule(batch.tgt_in, lengths).rows == [21, 21, 12, 12, 12]
 
 
 @every_model
 @torch.no_grad()
 def test_shapes_are_those_of_the_legend(config: ModelConfig) -> None:
     model, (decoded, source) = built(config), answer(config)
-    width = ENCODER * ENCODERS[config.encoder.kind].directions
+    width = ENCODER * ENCODERS[config.encoder.kind].width_multiple
     features = EMBEDDING if config.decoder.kind in ("bahdanau", "conditional") else DECODER
     assert source.memory.shape == (NUM_ROWS, NUM_POSITIONS, width)
     assert source.summary.shape == (NUM_ROWS, width)
@@ -198,8 +203,9 @@ def test_training_moves_every_parameter(config: ModelConfig) -> None:
         assert log_probs.dtype == torch.float32
         assert decoded.weights is None or decoded.weights.dtype == torch.float32
         assert features.isfinite().all()
-        assert {name: note.shape for name, note in decoded.notes.items()} == dict.fromkeys(state.notes, tgt.shape)
-        loss = -log_probs.gather(2, tgt.unsqueeze(-1)).mean() + sum(note.mean() for note in decoded.notes.values())
+        terms = decoded.loss_terms
+        assert {name: term.shape for name, term in terms.items()} == dict.fromkeys(state.loss_terms, tgt.shape)
+        loss = -log_probs.gather(2, tgt.unsqueeze(-1)).mean() + sum(term.mean() for term in terms.values())
         assert loss.isfinite()
         model.zero_grad()
         loss.backward()
@@ -223,7 +229,7 @@ def test_only_training_leaves_anything_to_chance(config: ModelConfig) -> None:
     expected, model = answer(config)[0], built(config)
     again = run(model, INPUTS)[0]
     assert torch.equal(again.features, expected.features)
-    assert not again.notes
+    assert not again.loss_terms
     try:
         assert not torch.equal(run(model.train(), INPUTS)[0].features, expected.features)
     finally:
@@ -239,7 +245,12 @@ def test_selected_rows_go_on_as_they_would_have(config: ModelConfig) -> None:
     def second_step(rows: Tensor) -> list[Tensor]:
         own = source.select(rows)
         features, after, weights = model.decoder.step(INPUTS.tgt_in[rows, 1], state.select(rows), own)
-        return [features, *tensors_in(after), *tensors_in(weights), model.decoder.output(features, weights, own)]
+        return [
+            features,
+            *tensors_in(after),
+            *tensors_in(weights),
+            model.decoder.output.log_probs(features, weights, own),
+        ]
 
     whole = second_step(torch.arange(NUM_ROWS))
     # A search may drop its last sentence and still take the step.

@@ -13,18 +13,11 @@ from small_models import check_close, make_inputs, make_model, run, sample, shak
 from torch import Tensor
 
 from translate.config import AttentionConfig
-from translate.models.attention import (
-    SCOPES,
-    SELECTIONS,
-    Attention,
-    Look,
-    Place,
-    Predicted,
-    Scope,
-    Soft,
-    masked_softmax,
-)
+from translate.models.attention import Attention, AttentionResult
+from translate.models.layers import masked_softmax
+from translate.models.scopes import SCOPES, Predicted, Scope, ScopeInputs
 from translate.models.scores import SCORES
+from translate.models.selections import SELECTIONS, Soft
 from translate.models.state import EncodedSource, SourceCache
 
 BATCH, STEPS, POSITIONS, QUERY, MEMORY, WIDTH, LONGEST = 3, 4, 7, 6, 8, 10, 9
@@ -54,10 +47,10 @@ def make_query() -> Tensor:
     return sample(BATCH, STEPS, QUERY, seed=2)
 
 
-def look(attention: Attention, query: Tensor | None = None, coverage: Tensor | None = None) -> Look:
+def attend(attention: Attention, query: Tensor | None = None, coverage: Tensor | None = None) -> AttentionResult:
     query = make_query() if query is None else query
     found = attention(query, STEP_NUMBERS[: len(query), : query.size(1)], make_source(attention), coverage)
-    assert isinstance(found, Look)
+    assert isinstance(found, AttentionResult)
     return found
 
 
@@ -81,7 +74,9 @@ def test_a_scope_is_its_formula(name: str, heads: int, window: int) -> None:
     scores = sample(BATCH, heads, STEPS, POSITIONS, seed=3)
     for selection in ("soft", "sparsemax", *(("hard_gumbel",) if name != "hybrid" else ())):
         choose = SELECTIONS[selection](make_config(), QUERY).double().eval()
-        found = scope(scores, Place(query, STEP_NUMBERS, VALID), lambda s, v, choose=choose: choose(s, v, 1.0)).numpy()
+        found = scope(
+            scores, ScopeInputs(query, STEP_NUMBERS, VALID), lambda s, v, choose=choose: choose(s, v, 1.0)
+        ).numpy()
         assert found.shape == (BATCH, heads, STEPS, POSITIONS)
         p = parameters_of(scope)
         for b, g, t in np.ndindex(BATCH, heads, STEPS):
@@ -106,7 +101,7 @@ def test_a_window_shuts_out_the_best_score(name: str) -> None:
         competing.append(valid.expand_as(scores))
         return masked_softmax(scores, valid)
 
-    weights = scope(scores, Place(query, STEP_NUMBERS, VALID), select)
+    weights = scope(scores, ScopeInputs(query, STEP_NUMBERS, VALID), select)
     assert not weights[~competing[0]].any()
     assert (competing[0].sum(dim=-1) <= 3).all()
     assert competing[0].any(dim=-1).all()
@@ -118,7 +113,7 @@ def test_a_scope_has_the_right_gradient(name: str) -> None:
     query, soft = sample(2, 2, QUERY, seed=2).requires_grad_(), Soft(make_config(), QUERY)
 
     def weigh(scores: Tensor, query: Tensor, *_: Tensor) -> Tensor:
-        return scope(scores, Place(query, STEP_NUMBERS[:2, :2], VALID[[0, 2]]), lambda s, v: soft(s, v, 1.0))
+        return scope(scores, ScopeInputs(query, STEP_NUMBERS[:2, :2], VALID[[0, 2]]), lambda s, v: soft(s, v, 1.0))
 
     assert torch.autograd.gradcheck(weigh, (scores, query, *scope.parameters()))
 
@@ -128,9 +123,9 @@ def test_half_precision_still_counts_positions() -> None:
     scope, valid = make_scope("local_p", window=1).float(), torch.ones(1, 600, dtype=torch.bool)
     assert isinstance(scope, Predicted)
     scores, soft = torch.zeros(1, 1, STEPS, 600), Soft(make_config(), QUERY)
-    place = Place(make_query()[:1].float(), STEP_NUMBERS[:1], valid)
+    inputs = ScopeInputs(make_query()[:1].float(), STEP_NUMBERS[:1], valid)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        weights, centres = scope(scores, place, lambda s, v: soft(s, v, 1.0)), scope.centre(place)
+        weights, centres = scope(scores, inputs, lambda s, v: soft(s, v, 1.0)), scope.centre(inputs)
     assert (centres > 257).any()
     for used, centre in zip(weights.flatten(0, 2), centres.flatten().tolist(), strict=True):
         assert used.nonzero().flatten().tolist() == [s for s in range(600) if abs(s - centre) <= 1]
@@ -145,7 +140,7 @@ def test_half_precision_still_counts_positions() -> None:
 def test_heads_are_smaller_attentions_side_by_side(name: str, heads: int) -> None:
     """Each scores, weighs and sums its share of the memory; one product puts them together; one head is no heads."""
     attention, query, memory = make_attention(score=name, heads=heads), make_query(), sample(BATCH, 7, MEMORY, seed=1)
-    found = look(attention, query)
+    found = attend(attention, query)
     p = parameters_of(attention.score)
     assert (attention.out is None) == (heads == 1)
     for b, t in np.ndindex(BATCH, STEPS):
@@ -172,7 +167,7 @@ def test_every_feature_has_weights_of_its_own(name: str) -> None:
         make_query(),
         sample(BATCH, 7, MEMORY, seed=1),
     )
-    found = look(attention, query)
+    found = attend(attention, query)
     p = parameters_of(attention.score)
     for b, t in np.ndindex(BATCH, STEPS):
         m, q, n = memory[b].numpy(), query[b, t].numpy(), int(LENGTHS[b])
@@ -191,26 +186,26 @@ def test_every_feature_has_weights_of_its_own(name: str) -> None:
 )
 @pytest.mark.parametrize("hops", [2, 3])
 @torch.no_grad()
-def test_hops_are_looks_one_after_the_other(hops: int, settings: dict[str, Any]) -> None:
+def test_hops_are_attentions_one_after_the_other(hops: int, settings: dict[str, Any]) -> None:
     """What each of them leaves for the loss is added up."""
     attention, single = make_attention(hops=hops, **settings).train(), make_attention(**settings).train()
     own = {key: value for key, value in attention.state_dict().items() if not key.startswith("hops.")}
     single.load_state_dict(own)
     query = make_query()
     torch.manual_seed(5)
-    looks = [look(single, query)]
+    results = [attend(single, query)]
     for hop in range(hops - 1):
         weight, bias = attention.get_parameter(f"hops.{hop}.weight"), attention.get_parameter(f"hops.{hop}.bias")
-        query = torch.tanh(torch.cat([query, looks[-1].context], dim=-1) @ weight.T + bias)
-        looks.append(look(single, query))
+        query = torch.tanh(torch.cat([query, results[-1].context], dim=-1) @ weight.T + bias)
+        results.append(attend(single, query))
     torch.manual_seed(5)
-    found = look(attention)
-    check_close(found.context, looks[-1].context)
-    check_close(found.weights, looks[-1].weights)
-    assert not torch.allclose(found.weights, looks[0].weights)
-    assert set(found.notes) == ({"choice", "entropy", "baseline"} if "selection" in settings else set())
-    for name, note in found.notes.items():
-        check_close(note, torch.stack([one.notes[name] for one in looks]).sum(dim=0))
+    found = attend(attention)
+    check_close(found.context, results[-1].context)
+    check_close(found.weights, results[-1].weights)
+    assert not torch.allclose(found.weights, results[0].weights)
+    assert set(found.loss_terms) == ({"choice", "entropy", "baseline"} if "selection" in settings else set())
+    for name, term in found.loss_terms.items():
+        check_close(term, torch.stack([one.loss_terms[name] for one in results]).sum(dim=0))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +232,7 @@ def test_all_queries_at_once_are_one_after_the_other() -> None:
     """For every scope, so that a step's number goes with its query."""
     for scope in SCOPES:
         attention, query = make_attention(scope=scope, heads=2), make_query()
-        whole, source = look(attention, query), make_source(attention)
+        whole, source = attend(attention, query), make_source(attention)
         for t in range(STEPS):
             one = attention(query[:, t : t + 1], STEP_NUMBERS[:, t : t + 1], source)
             check_close(one.context, whole.context[:, t : t + 1])
@@ -252,7 +247,7 @@ def test_coverage_is_a_term_of_the_additive_score() -> None:
     """See et al. 2017, eq. 11: vᵀ tanh(W q + U m + w c)."""
     attention, query = make_attention(coverage=True), make_query()
     coverage, memory = sample(BATCH, POSITIONS, seed=4).abs(), sample(BATCH, POSITIONS, MEMORY, seed=1)
-    found = look(attention, query, coverage).weights
+    found = attend(attention, query, coverage).weights
     p = parameters_of(attention)
     for b, t in np.ndindex(BATCH, STEPS):
         n = int(LENGTHS[b])
@@ -291,31 +286,31 @@ def test_coverage_changes_the_keys_of_every_score(name: str, settings: dict[str,
     changed = EncodedSource(
         source.tokens, source.memory, source.valid, SourceCache(keys, source.cache.values), source.summary
     )
-    found, expected = look(covering, query, coverage), plain(query, STEP_NUMBERS, changed)
+    found, expected = attend(covering, query, coverage), plain(query, STEP_NUMBERS, changed)
     check_close(found.weights, expected.weights)
     check_close(found.context, expected.context)
-    assert not torch.allclose(found.weights, look(plain, query).weights)
+    assert not torch.allclose(found.weights, attend(plain, query).weights)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("feeding", [True, False])
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "conditional"])
-def test_looking_again_is_noted_and_kept(decoder: str, feeding: bool, heads: int) -> None:
-    """The note of step t is Σ_s min(α_ts, Σ_{t' < t} α_t's) (See et al. 2017, eq. 12), here by a plain loop."""
+def test_attending_again_is_a_loss_term_and_is_kept(decoder: str, feeding: bool, heads: int) -> None:
+    """The term of step t is Σ_s min(α_ts, Σ_{t' < t} α_t's) (See et al. 2017, eq. 12), here by a plain loop."""
     model = make_model(
         attention__coverage=True, attention__heads=heads, decoder__kind=decoder, decoder__input_feeding=feeding
     )
     inputs = make_inputs()
     decoded, source = run(without_dropout(model).train(), inputs)
     assert decoded.weights is not None
-    assert set(decoded.notes) == {"coverage"}
+    assert set(decoded.loss_terms) == {"coverage"}
     weights = decoded.weights.numpy(force=True)
     for b, t in np.ndindex(*inputs.tgt_in.shape):
         expected = sum(min(weights[b, t, s], weights[b, :t, s].sum()) for s in range(weights.shape[2]))
-        np.testing.assert_allclose(decoded.notes["coverage"][b, t].item(), expected, atol=1e-12)
+        np.testing.assert_allclose(decoded.loss_terms["coverage"][b, t].item(), expected, atol=1e-12)
     state = model.decoder.start(source)
     for t, token in enumerate(inputs.tgt_in.unbind(dim=1)):
         _, state, _ = model.decoder.step(token, state, source)
-        check_close(state.notes["coverage"], decoded.notes["coverage"][:, t])
+        check_close(state.loss_terms["coverage"], decoded.loss_terms["coverage"][:, t])
         check_close(state.coverage, decoded.weights[:, : t + 1].sum(dim=1))
         assert state.position.tolist() == [t + 1] * len(inputs.src)

@@ -14,14 +14,15 @@ from small_models import (
     make_model,
     run,
     sample,
+    torch_weights,
     without_dropout,
 )
 from torch import Tensor, nn
 
-from translate.models.decoders import DECODERS, Decoder, _Maxout
-from translate.models.recurrence import Hidden, Layer
+from translate.models.decoders import DECODERS, RecurrentDecoder
+from translate.models.recurrence import LayerState, RecurrentLayer
 from translate.models.seq2seq import Seq2Seq
-from translate.models.state import EncodedSource, State
+from translate.models.state import EncodedSource, RecurrentState
 
 FED = [(name, True) for name in DECODERS] + [("luong", False)]
 every_decoder = pytest.mark.parametrize(("kind", "feeding"), FED)
@@ -39,7 +40,8 @@ def make(kind: str, feeding: bool, **settings: Any) -> Seq2Seq:
 class Plain:
     """A decoder read from its formula: torch's own cells, one step at a time; only attention is taken as it is."""
 
-    def __init__(self, decoder: Decoder, source: EncodedSource) -> None:
+    def __init__(self, decoder: nn.Module, source: EncodedSource) -> None:
+        assert isinstance(decoder, RecurrentDecoder)
         self.d, self.source, self.kind = decoder, source, decoder.config.decoder.cell
         self.count = decoder.config.decoder.layers
         parts = torch.tanh(decoder.bridge(source.summary)).chunk(self.count * (1 if self.kind == "gru" else 2), dim=-1)
@@ -47,20 +49,20 @@ class Plain:
         self.cells = [self.cell(layer) for layer in decoder.stack.layers]
         self.fed = torch.zeros(len(source.memory), decoder.width, dtype=torch.float64)
 
-    def cell(self, layer: nn.Module) -> Callable[[Tensor, Hidden], Hidden]:
+    def cell(self, layer: nn.Module) -> Callable[[Tensor, LayerState], LayerState]:
         """A layer as torch has it; takes and gives a tuple of state and, for an LSTM, cell."""
-        assert isinstance(layer, Layer)
-        weights = layer.torch_weights()
+        assert isinstance(layer, RecurrentLayer)
+        weights = torch_weights(layer)
 
-        def gru(inputs: Tensor, hidden: Hidden) -> Hidden:
+        def gru(inputs: Tensor, hidden: LayerState) -> LayerState:
             return (torch.gru_cell(inputs, hidden[0], *weights),)
 
-        def lstm(inputs: Tensor, hidden: Hidden) -> Hidden:
+        def lstm(inputs: Tensor, hidden: LayerState) -> LayerState:
             return torch.lstm_cell(inputs, hidden, *weights)
 
         return gru if self.kind == "gru" else lstm
 
-    def look(self, query: Tensor, t: int) -> tuple[Tensor, Tensor]:
+    def attend(self, query: Tensor, t: int) -> tuple[Tensor, Tensor]:
         assert self.d.attention is not None
         found = self.d.attention(query.unsqueeze(1), torch.full((len(query), 1), t), self.source)
         return found.context[:, 0], found.weights[:, 0]
@@ -83,9 +85,9 @@ class Plain:
 
     def bahdanau(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
         d: Any = self.d
-        context, weights = self.look(self.top, t)
+        context, weights = self.attend(self.top, t)
         self.climb(torch.cat([y, context], dim=-1))
-        units = d.read_state(self.top) + d.read_token(y) + d.read_context(context)
+        units = d.state_to_readout(self.top) + d.token_to_readout(y) + d.context_to_readout(context)
         return torch.maximum(units[:, 0::2], units[:, 1::2]), weights
 
     def luong(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
@@ -93,22 +95,22 @@ class Plain:
         if d.config.decoder.input_feeding:
             y = torch.cat([y, self.fed], dim=-1)
         self.climb(y)
-        context, weights = self.look(self.top, t)
+        context, weights = self.attend(self.top, t)
         self.fed = torch.tanh(torch.cat([context, self.top], dim=-1) @ d.combine.weight.T)
         return self.fed, weights
 
     def conditional(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
         d: Any = self.d
         between = self.cells[0](y, self.states[0])
-        context, weights = self.look(between[0], t)
+        context, weights = self.attend(between[0], t)
         self.states[0] = self.cell(d.second)(context, between)
         for index in range(1, self.count):
             self.states[index] = self.cells[index](self.states[index - 1][0], self.states[index])
-        return torch.tanh(d.read_state(self.top) + d.read_token(y) + d.read_context(context)), weights
+        return torch.tanh(d.state_to_readout(self.top) + d.token_to_readout(y) + d.context_to_readout(context)), weights
 
     def tutorial(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
         d: Any = self.d
-        context, weights = self.look(torch.cat([y, self.top], dim=-1), t)
+        context, weights = self.attend(torch.cat([y, self.top], dim=-1), t)
         matrix = torch.cat([d.combine_token.weight, d.combine_context.weight], dim=1)
         self.climb(torch.relu(torch.cat([y, context], dim=-1) @ matrix.T + d.combine_token.bias))
         return self.top, weights
@@ -135,7 +137,7 @@ def test_a_decoder_is_its_formula(kind: str, feeding: bool, cell: str, layers: i
 # -- fast paths and masks ----------------------------------------------------------------------------------------------
 
 
-def chain(model: Seq2Seq, tgt_in: Tensor, source: EncodedSource) -> tuple[Tensor, State]:
+def chain(model: Seq2Seq, tgt_in: Tensor, source: EncodedSource) -> tuple[Tensor, RecurrentState]:
     """The features (B, T, F) of the chain of steps, and the last state."""
     state, every = model.decoder.start(source), []
     for token in tgt_in.unbind(dim=1):
@@ -190,13 +192,14 @@ def test_luong_loops_only_where_a_step_needs_the_one_before(
     settings: dict[str, Any], loops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, inputs, calls = make_model(decoder__kind="luong", **settings), make_inputs(), list[int]()
-    transition = model.decoder._transition
+    assert isinstance(model.decoder, RecurrentDecoder)
+    transition = model.decoder.transition
 
     def spy(*given: Any) -> Any:
         calls.append(1)
         return transition(*given)
 
-    monkeypatch.setattr(model.decoder, "_transition", spy)
+    monkeypatch.setattr(model.decoder, "transition", spy)
     run(model, inputs)
     assert len(calls) == (inputs.tgt_in.size(1) if loops else 0)
 
@@ -210,6 +213,7 @@ def test_variational_masks_are_one_draw_for_a_whole_sentence(kind: str, feeding:
     inputs = make_inputs()
     calm, source = run(model, inputs)
     without_dropout(model).train()
+    assert isinstance(model.decoder, RecurrentDecoder)
     model.decoder.stack.dropout.share = 0.5
     torch.manual_seed(1)
     shaken = model.decoder(inputs.tgt_in, source)
@@ -239,32 +243,27 @@ def test_selection_reaches_every_tensor() -> None:
     def column(begin: float) -> Tensor:
         return torch.arange(begin, begin + 3).view(3, 1)
 
-    state = State(
-        hidden=(column(0.0), column(3.0)), position=torch.arange(3), fed=column(6.0), coverage=column(9.0),
-        masks=(column(12.0),), notes={"choice": column(15.0)},
+    state = RecurrentState(
+        hidden=((column(0.0), column(3.0)), (column(18.0), column(21.0))), position=torch.arange(3), fed=column(6.0),
+        coverage=column(9.0), masks=(column(12.0),), loss_terms={"choice": column(15.0)},
     )  # fmt: skip
     picked = state.select(torch.tensor([1, 1, 0, 2]))
-    assert picked.hidden[1].flatten().tolist() == [4, 4, 3, 5]
+    assert picked.hidden[0][1].flatten().tolist() == [4, 4, 3, 5]
+    assert picked.hidden[1][0].flatten().tolist() == picked.top.flatten().tolist() == [19, 19, 18, 20]
     assert picked.position.tolist() == [1, 1, 0, 2]
     assert picked.fed is not None
     assert picked.fed.flatten().tolist() == [7, 7, 6, 8]
     assert picked.coverage is not None
     assert picked.coverage.flatten().tolist() == [10, 10, 9, 11]
     assert picked.masks[0].flatten().tolist() == [13, 13, 12, 14]
-    assert picked.notes["choice"].flatten().tolist() == [16, 16, 15, 17]
-    assert State(state.hidden, state.position).select(torch.tensor([0])).fed is None
+    assert picked.loss_terms["choice"].flatten().tolist() == [16, 16, 15, 17]
+    assert RecurrentState(hidden=state.hidden, position=state.position).select(torch.tensor([0])).fed is None
 
 
 def test_a_tensor_in_two_places_is_copied_once() -> None:
     """As the memory is, which serves as the values of attention too."""
     shared, rows = torch.randn(3, 2), torch.tensor([2, 0])
-    picked = State((shared, shared + 1), torch.arange(3), fed=shared).select(rows)
-    assert picked.fed is picked.hidden[0]
-    assert torch.equal(picked.hidden[1], (shared + 1)[rows])
-
-
-def test_maxout_has_the_derivative_that_is_written_out() -> None:
-    units = sample(3, 2, 8, seed=1).requires_grad_()
-    found = _Maxout.apply(units)
-    assert torch.equal(found, units.unflatten(-1, (4, 2)).amax(dim=-1))
-    assert torch.autograd.gradcheck(_Maxout.apply, (units,))
+    state = RecurrentState(hidden=((shared, shared + 1),), position=torch.arange(3), fed=shared)
+    picked = state.select(rows)
+    assert picked.fed is picked.hidden[0][0]
+    assert torch.equal(picked.hidden[0][1], (shared + 1)[rows])

@@ -10,15 +10,17 @@ import readings
 import torch
 from covering import DECODER
 from readings import parameters_of
-from small_models import check_close, encode, make_inputs, make_model, sample, shake
+from small_models import check_close, encode, make_inputs, make_model, run, sample, shake, torch_weights
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from translate.config import EncoderConfig
-from translate.models.decoders import TokenEmbedding
-from translate.models.dropout import dropout
-from translate.models.encoders import ENCODERS, SUMMARIES, Encoder, SelfAttention, Summary
-from translate.models.recurrence import Layer
+from translate.models.decoders import RecurrentDecoder
+from translate.models.encoders import ENCODERS
+from translate.models.encoders.recurrent import RecurrentEncoder
+from translate.models.layers import SelfAttention, TokenEmbedding, dropout
+from translate.models.recurrence import RecurrentLayer
+from translate.models.summaries import SUMMARIES, Summary
 
 INPUT, WIDTH = 5, 7
 LENGTHS = torch.tensor([4, 9, 1, 6])
@@ -27,30 +29,34 @@ TORCH: dict[str, Any] = {"gru": nn.GRU, "lstm": nn.LSTM}
 every_encoder = pytest.mark.parametrize("kind", ENCODERS)
 
 
-def make_encoder(kind: str, **settings: Any) -> Encoder:
+def make_encoder(kind: str, **settings: Any) -> RecurrentEncoder:
     config = EncoderConfig.model_validate({"kind": kind, "width": WIDTH, "dropout": 0.3, **settings})
-    return shake(ENCODERS[kind](INPUT, config).double().eval())
+    encoder = ENCODERS[kind](INPUT, config)
+    assert isinstance(encoder, RecurrentEncoder)
+    return shake(encoder.double().eval())
 
 
 def make_embedded() -> Tensor:
     return sample(len(LENGTHS), 9, INPUT, seed=1)
 
 
-def read(encoder: Encoder, embedded: Tensor, lengths: Tensor = LENGTHS) -> tuple[Tensor, Tensor]:
-    memory, final = encoder(embedded, torch.arange(embedded.size(1)) < lengths.unsqueeze(1), lengths)
-    return memory, final
+def read(encoder: RecurrentEncoder, embedded: Tensor, lengths: Tensor = LENGTHS) -> tuple[Tensor, Tensor]:
+    """The memory, zero at padding as the model makes it, and the final states."""
+    valid = torch.arange(embedded.size(1)) < lengths.unsqueeze(1)
+    memory, final = encoder(embedded, valid, lengths)
+    return memory * valid.unsqueeze(-1), final
 
 
-def layers_of(encoder: Encoder) -> list[list[Layer]]:
+def layers_of(encoder: RecurrentEncoder) -> list[list[RecurrentLayer]]:
     """For each layer its directions."""
-    return [[part for part in layer if isinstance(part, Layer)] for layer in encoder.layers.children()]  # type: ignore[attr-defined]
+    return [[part for part in layer.children() if isinstance(part, RecurrentLayer)] for layer in encoder.layers]
 
 
-def make_reference(encoder: Encoder, layers: list[list[Layer]]) -> nn.RNNBase:
+def make_reference(encoder: RecurrentEncoder, layers: list[list[RecurrentLayer]]) -> nn.RNNBase:
     """torch's own with the weights of these layers."""
     first = layers[0][0].input.weight.size(1)
-    made = TORCH[encoder.cell](first, WIDTH, len(layers), batch_first=True, bidirectional=encoder.directions == 2)
-    weights = [weight for layer in layers for direction in layer for weight in direction.torch_weights()]
+    made = TORCH[encoder.cell](first, WIDTH, len(layers), batch_first=True, bidirectional=len(layers[0]) == 2)
+    weights = [weight for layer in layers for direction in layer for weight in torch_weights(direction)]
     with torch.no_grad():
         for theirs, ours in zip(made.parameters(), weights, strict=True):
             theirs.copy_(ours)
@@ -103,8 +109,8 @@ def test_reverse_is_reading_the_reversed_sentence(kind: str, settings: dict[str,
     embedded = make_embedded()
     memory, final = read(backward, embedded)
     for row, length in enumerate(LENGTHS.tolist()):
-        turned = embedded[row : row + 1, :length].flip(1)
-        expected, expected_final = read(forward, turned, LENGTHS[row : row + 1])
+        reversed_row = embedded[row : row + 1, :length].flip(1)
+        expected, expected_final = read(forward, reversed_row, LENGTHS[row : row + 1])
         check_close(memory[row, :length], expected[0].flip(0))
         check_close(final[row], expected_final[0])
 
@@ -135,9 +141,9 @@ def test_layer_norm_is_inside_the_recurrence(kind: str) -> None:
         for number, layer in enumerate(directions):
             assert layer.input_norm is not None
             own = embedded[row : row + 1, :length]
-            hidden, states = layer.zeros(own), []
+            hidden, states = layer.start(own), []
             for t in range(length) if number == 0 else reversed(range(length)):
-                hidden = layer.step(layer.hoist(own[:, t]), None, hidden)
+                hidden = layer.step(layer.input_gates(own[:, t]), hidden)
                 states.append(hidden[0][0])
             columns.append(torch.stack(states if number == 0 else states[::-1]))
             ends.append(hidden[0][0])
@@ -160,9 +166,9 @@ def test_variational_dropout_draws_once_for_each_sentence(kind: str) -> None:
     torch.manual_seed(4)
     inside = dropout(torch.ones(4, WIDTH, dtype=torch.float64), 0.5)
     outside = dropout(torch.ones(4, 1, WIDTH, dtype=torch.float64), 0.5)
-    hidden, states = layer.zeros(embedded), []
+    hidden, states = layer.start(embedded), []
     for t in range(9):
-        hidden = layer.step(layer.hoist(embedded[:, t]), None, hidden, inside)
+        hidden = layer.step(layer.input_gates(embedded[:, t]), hidden, inside)
         states.append(hidden[0])
     check_close(memory, torch.stack(states, dim=1) * outside * VALID.unsqueeze(-1))
     assert not torch.allclose(memory * (outside != 0), calm * outside), "nothing was dropped in the recurrence"
@@ -227,15 +233,17 @@ def test_self_attention_has_the_right_gradient() -> None:
 @every_encoder
 @torch.no_grad()
 def test_self_attention_comes_last(kind: str) -> None:
-    """On the memory; the final states are those of the recurrence."""
-    without, encoder = make_encoder(kind, layers=2), make_encoder(kind, layers=2, self_attention=True)
-    assert encoder.self_attention is not None
-    encoder.layers.load_state_dict(without.layers.state_dict())
-    plain, plain_final = read(without, make_embedded())
-    memory, final = read(encoder, make_embedded())
-    check_close(memory, encoder.self_attention(plain, VALID) * VALID.unsqueeze(-1))
-    check_close(final, plain_final)
-    assert not memory[~VALID].any()
+    """On the memory; the final states are those of the encoder."""
+    model = make_model(encoder__kind=kind, encoder__layers=2, encoder__self_attention=True, encoder__summary="last")
+    inputs = make_inputs()
+    _, source = run(model, inputs)
+    assert model.self_attention is not None
+    plain, final = model.encoder(model.src_embed(inputs.src), inputs.src_valid, inputs.src_lengths)
+    attended = model.self_attention(plain, inputs.src_valid)
+    check_close(source.memory, attended * inputs.src_valid.unsqueeze(-1))
+    assert not torch.allclose(source.memory[inputs.src_valid], plain[inputs.src_valid])
+    check_close(source.summary, final)
+    assert not source.memory[~inputs.src_valid].any()
 
 
 def make_summary(name: str) -> Summary:
@@ -275,8 +283,11 @@ def test_a_model_starts_from_its_summary(name: str) -> None:
     assert type(model.summary) is SUMMARIES[name]
     _, final = model.encoder(model.src_embed(source.tokens), source.valid, make_inputs().src_lengths)
     check_close(source.summary, model.summary(source.memory, final, source.valid))
+    assert isinstance(model.decoder, RecurrentDecoder)
     state = model.decoder.start(source)
     bridge = model.decoder.bridge
-    check_close(torch.cat(state.hidden, dim=-1), torch.tanh(source.summary @ bridge.weight.T + bridge.bias))
-    assert [part.shape for part in state.hidden] == [(3, DECODER)] * 4
+    (low, low_cell), (top, top_cell) = state.hidden
+    expected = torch.tanh(source.summary @ bridge.weight.T + bridge.bias)
+    check_close(torch.cat([low, top, low_cell, top_cell], dim=-1), expected)
+    assert [part.shape for layer in state.hidden for part in layer] == [(3, DECODER)] * 4
     assert state.position.tolist() == [0, 0, 0]

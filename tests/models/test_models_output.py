@@ -9,9 +9,11 @@ import pytest
 import torch
 from covering import DECODER, EMBEDDING, configure
 from small_models import TGT_VOCABULARY, check_close, make_inputs, make_model, output, run, sample
-from torch import Tensor, nn
+from torch import Tensor
 
-from translate.models.decoders import DECODERS, CopyGate
+from translate.kernels import FastLinear, vocabulary
+from translate.models.decoders import DECODERS
+from translate.models.output import CopyGate
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 from translate.text.tokenizer import EOS
@@ -26,7 +28,11 @@ def make(kind: str, **settings: Any) -> Seq2Seq:
 @pytest.mark.parametrize("tied", ["none", "two", "three"])
 def test_tied_matrices_are_one(tied: str, kind: str) -> None:
     model = make(kind, embedding__tied=tied)
-    src, tgt, out = model.src_embed.table.weight, model.decoder.embed.table.weight, model.decoder.out.weight
+    src, tgt, out = (
+        model.src_embed.table.weight,
+        model.decoder.embed.table.weight,
+        model.decoder.output.vocabulary.weight,
+    )
     assert (out is tgt, src is tgt) == {"none": (False, False), "two": (True, False), "three": (True, True)}[tied]
     assert model.num_parameters == sum(parameter.numel() for parameter in set(model.parameters()))
 
@@ -38,12 +44,18 @@ def test_log_probabilities_are_those_of_a_softmax(kind: str, tied: str) -> None:
     """Over W f + b; where W is the table of embeddings and features are wider, a product fits them first."""
     model = make(kind, embedding__tied=tied)
     decoded, source = run(model, make_inputs())
-    features, out = decoded.features, model.decoder.out
-    assert isinstance(out.fit, nn.Linear) == (tied == "two" and features.size(-1) != EMBEDDING)
-    if isinstance(out.fit, nn.Linear):
+    features, out = decoded.features, model.decoder.output
+    assert isinstance(out.fit, FastLinear) == (tied == "two" and features.size(-1) != EMBEDDING)
+    if isinstance(out.fit, FastLinear):
         features = features @ out.fit.weight.T
-    logits = features @ out.weight.T + out.bias
+    logits = features @ out.vocabulary.weight.T + out.vocabulary.bias
     check_close(output(model, decoded, source), logits - logits.exp().sum(dim=-1, keepdim=True).log())
+
+
+def vocabulary_log_probs(model: Seq2Seq, features: Tensor) -> Tensor:
+    """What the vocabulary alone says, before anything is copied: (…, F) -> (…, V)."""
+    output = model.decoder.output
+    return torch.log_softmax(output.vocabulary(output.fit(features)), dim=-1)
 
 
 def copying(scope: str = "global", **settings: Any) -> tuple[Seq2Seq, Decoded, EncodedSource]:
@@ -61,10 +73,10 @@ def test_copying_is_a_mixture(kind: str, scope: str) -> None:
     model, decoded, source = copying(scope, decoder__kind=kind)
     source.tokens[:, 0] = EOS
     found = output(model, decoded, source).exp().numpy()
-    assert isinstance(model.decoder.copy, CopyGate)
+    assert isinstance(model.decoder.output.copy, CopyGate)
     assert decoded.weights is not None
-    vocabulary = model.decoder.out(decoded.features).exp().numpy()
-    weight, bias = model.decoder.copy.gate.weight[0].numpy(), model.decoder.copy.gate.bias.item()
+    vocabulary = vocabulary_log_probs(model, decoded.features).exp().numpy()
+    weight, bias = model.decoder.output.copy.gate.weight[0].numpy(), model.decoder.output.copy.gate.bias.item()
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-12)
     for b, t in np.ndindex(found.shape[:2]):
         gate = 1 / (1 + np.exp(-(weight @ decoded.features[b, t].numpy() + bias)))
@@ -83,14 +95,14 @@ def test_rows_tell_whose_source_is_copied() -> None:
     assert decoded.weights is not None
     features, weights = decoded.features[:, 0], decoded.weights[:, 0]
     rows = torch.tensor([2, 0, 0, 1])
-    picked = model.decoder.output(features[rows], weights[rows], source, rows)
-    check_close(picked, model.decoder.output(features[rows], weights[rows], source.select(rows)))
-    check_close(picked, model.decoder.output(features, weights, source)[rows])
+    picked = model.decoder.output.log_probs(features[rows], weights[rows], source, rows)
+    check_close(picked, model.decoder.output.log_probs(features[rows], weights[rows], source.select(rows)))
+    check_close(picked, model.decoder.output.log_probs(features, weights, source)[rows])
     check_close(
-        model.decoder.output(features, weights, source, torch.arange(3)),
-        model.decoder.output(features, weights, source),
+        model.decoder.output.log_probs(features, weights, source, torch.arange(3)),
+        model.decoder.output.log_probs(features, weights, source),
     )
-    wrong = model.decoder.output(features[rows], weights[rows], source, torch.tensor([0, 1, 2, 2]))
+    wrong = model.decoder.output.log_probs(features[rows], weights[rows], source, torch.tensor([0, 1, 2, 2]))
     assert not torch.allclose(picked, wrong)
 
 
@@ -98,8 +110,8 @@ def test_rows_tell_whose_source_is_copied() -> None:
 def test_a_word_that_the_vocabulary_never_says_can_be_copied() -> None:
     model, decoded, source = copying()
     token = int(source.tokens[0, 3])
-    model.decoder.out.bias[token] = -1e4
-    assert model.decoder.out(decoded.features)[0, :, token].max() < -1e3
+    model.decoder.output.vocabulary.bias[token] = -1e4
+    assert vocabulary_log_probs(model, decoded.features)[0, :, token].max() < -1e3
     copied = output(model, decoded, source)[:, :, token].exp()
     assert (copied[0] > 1e-3).all()
     for row in (1, 2):  # and what does not stand in a source is not
@@ -132,6 +144,38 @@ def test_copying_is_finite_whatever_attention_says() -> None:
         assert all(gradient.isfinite().all() for gradient in gradients)
 
 
+# -- the loss ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 5, 12])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("kind", "copy"), [(kind, False) for kind in DECODERS] + [("conditional", True)])
+def test_the_loss_is_that_of_the_log_probabilities(
+    kind: str, copy: bool, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and gradients, in chunks of any number of tokens; log p(target) has no gradient."""
+    model = make(kind, decoder__copy=copy)
+    decoded, source = run(model, make_inputs())
+    whose = torch.arange(3).repeat_interleave(4)
+    features = decoded.features.flatten(0, 1)  # (N, F)
+    weights = None if decoded.weights is None else decoded.weights.flatten(0, 1)  # (N, S)
+    targets = torch.randint(0, TGT_VOCABULARY, (12,), generator=torch.Generator().manual_seed(6))
+    log_probs = output(model, decoded, source).flatten(0, 1)  # (N, V)
+    gold = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
+    expected = -(1 - smoothing) * gold.sum() - smoothing * log_probs.mean(dim=1).sum()
+    monkeypatch.setattr(vocabulary, "MAX_ELEMENTS", rows * TGT_VOCABULARY)
+    loss, found = model.decoder.output.loss(features, weights, source, targets, whose, smoothing)
+    check_close(loss, expected)
+    check_close(found, gold.detach())
+    assert not found.requires_grad
+    parameters = list(model.parameters())
+    ours, theirs = (torch.autograd.grad(one, parameters, retain_graph=True) for one in (loss, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        check_close(one, other)
+    with torch.no_grad():
+        check_close(model.decoder.output.loss(features, weights, source, targets, whose, smoothing)[0], expected)
+
+
 # -- how a model starts ------------------------------------------------------------------------------------------------
 
 
@@ -145,13 +189,13 @@ def test_a_new_model_starts_as_it_should() -> None:
     assert not model.src_embed.table.weight[0].any()
     assert not model.decoder.embed.table.weight[0].any()
     assert 0.35 < model.decoder.embed.table.weight[1:].std() < 0.55  # 1 / √5 = 0.45
-    assert model.decoder.copy.gate.bias.tolist() == [2.0]
+    assert model.decoder.output.copy.gate.bias.tolist() == [2.0]
     assert model.decoder.attention.score.shares.tolist() == [0.5, 0.5]
-    first = model.decoder.stack.first
-    assert first.input.bias.tolist() == [0.0] * DECODER + [1.0] * DECODER + [0.0] * 2 * DECODER
-    assert first.input_norm.weight.tolist() == [1.0] * 4 * DECODER
-    assert not first.input_norm.bias.any()
-    assert not model.decoder.out.bias.any()
+    lowest = model.decoder.stack.lowest
+    assert lowest.input.bias.tolist() == [0.0] * DECODER + [1.0] * DECODER + [0.0] * 2 * DECODER
+    assert lowest.input_norm.weight.tolist() == [1.0] * 4 * DECODER
+    assert not lowest.input_norm.bias.any()
+    assert not model.decoder.output.vocabulary.bias.any()
     other = Seq2Seq(configure({"attention.score": "cosine"}), 17, 19, 12)
     assert other.decoder.attention is not None
     assert other.decoder.attention.score.log_scale.tolist() == [2.0]  # type: ignore[operator]

@@ -7,30 +7,31 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import check_close, sample, shake
+from small_models import check_close, sample, shake, torch_weights
 from torch import Tensor, nn
 
-from translate.models.recurrence import CELLS, Hidden, Layer, Stack
+from translate import kernels
+from translate.models.recurrence import CELLS, Hidden, LayerState, RecurrentLayer, RecurrentStack
 
 BATCH, STEPS, INPUT, EXTRA, WIDTH = 3, 4, 5, 6, 7
 TORCH: dict[str, Any] = {"gru": nn.GRU, "lstm": nn.LSTM}
 every_cell = pytest.mark.parametrize("cell", CELLS)
 
 
-def make_stack(cell: str, extra: int, layers: int, norm: bool = False, dropout: float = 0.3) -> Stack:
-    return shake(Stack(INPUT, extra, WIDTH, layers, dropout, cell, norm).double().eval())
+def make_stack(cell: str, extra: int, layers: int, norm: bool = False, dropout: float = 0.3) -> RecurrentStack:
+    return shake(RecurrentStack(INPUT, extra, WIDTH, layers, dropout, cell, norm).double().eval())
 
 
-def layers_of(stack: Stack) -> list[Layer]:
-    return [layer for layer in stack.layers if isinstance(layer, Layer)]
+def layers_of(stack: RecurrentStack) -> list[RecurrentLayer]:
+    return [stack.layer(index) for index in range(stack.num_layers)]
 
 
-def weights_of(stack: Stack) -> list[Tensor]:
+def weights_of(stack: RecurrentStack) -> list[Tensor]:
     """In the order of torch's own: for each layer weight_ih, weight_hh, bias_ih, bias_hh."""
-    return [weight for layer in layers_of(stack) for weight in layer.torch_weights()]
+    return [weight for layer in layers_of(stack) for weight in torch_weights(layer)]
 
 
-def make_reference(stack: Stack, cell: str, extra: int) -> nn.RNNBase:
+def make_reference(stack: RecurrentStack, cell: str, extra: int) -> nn.RNNBase:
     """torch's stack with the same weights."""
     reference = TORCH[cell](INPUT + extra, WIDTH, stack.num_layers, batch_first=True).double()
     with torch.no_grad():
@@ -40,15 +41,25 @@ def make_reference(stack: Stack, cell: str, extra: int) -> nn.RNNBase:
     return reference
 
 
+def all_gates(layer: RecurrentLayer, inputs: Tensor, extra: Tensor) -> Tensor:
+    """All that the inputs of one step give to the gates: (B, E), (B, X) -> (B, gates · H)."""
+    gates = layer.input_gates(inputs)
+    return gates if layer.extra is None else layer.add_extra(gates, layer.extra(extra))
+
+
 def step_through(
-    stack: Stack, inputs: Tensor, extra: Tensor, hidden: Hidden, masks: Hidden = ()
+    stack: RecurrentStack, inputs: Tensor, extra: Tensor, hidden: Hidden, masks: tuple[Tensor, ...] = ()
 ) -> tuple[list[Tensor], Hidden]:
     """The states of all layers after every step, as L tensors (B, T, H), and the last state."""
     history = []
     for t in range(inputs.size(1)):
-        hidden = stack.step(stack.hoist(inputs[:, t]), extra[:, t], hidden, masks)
-        history.append(hidden[: stack.num_layers])
+        hidden = stack.step(all_gates(stack.lowest, inputs[:, t], extra[:, t]), hidden, masks)
+        history.append([state[0] for state in hidden])
     return [torch.stack(layer, dim=1) for layer in zip(*history, strict=True)], hidden
+
+
+def make_start(stack: RecurrentStack) -> Hidden:
+    return stack.hidden(sample(BATCH, stack.num_tensors * WIDTH, seed=3))
 
 
 def gradients(loss: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -65,17 +76,19 @@ def test_a_stack_is_torchs_own(cell: str, path: str, extra_width: int, layers: i
     reference = make_reference(stack, cell, extra_width)
     inputs = sample(BATCH, STEPS, INPUT, seed=1).requires_grad_()
     extra = sample(BATCH, STEPS, extra_width, seed=2).requires_grad_()
-    start = sample(CELLS[cell].states * layers, BATCH, WIDTH, seed=3).requires_grad_()
+    start = sample(CELLS[cell].num_states * layers, BATCH, WIDTH, seed=3).requires_grad_()
     assert stack.num_tensors == len(start)
+    hidden = stack.hidden(torch.cat(list(start), dim=-1))
     theirs = start if cell == "gru" else (start[:layers], start[layers:])
     expected, final = reference(torch.cat([inputs, extra], dim=-1), theirs)
     if path == "step":
-        every, last = step_through(stack, inputs, extra, tuple(start))
+        every, last = step_through(stack, inputs, extra, hidden)
         top = every[-1]
-        check_close(torch.stack(last), final if cell == "gru" else torch.cat(final))
-        check_close(stack.top(last), expected[:, -1])
+        parts = [torch.stack(part) for part in zip(*last, strict=True)]  # h, and for an LSTM c: (L, B, H)
+        check_close(torch.cat(parts), final if cell == "gru" else torch.cat(final))
+        check_close(last[-1][0], expected[:, -1])
     else:
-        top = stack.unroll(torch.cat([inputs, extra], dim=-1), tuple(start))
+        top = stack.unroll(torch.cat([inputs, extra], dim=-1), hidden)
     assert top.shape == (BATCH, STEPS, WIDTH)
     check_close(top, expected)
     direction, given = sample(*top.shape, seed=4), [inputs, extra, start]
@@ -87,7 +100,7 @@ def test_a_stack_is_torchs_own(cell: str, path: str, extra_width: int, layers: i
         check_close(one, other)
 
 
-def in_torchs_order(stack: Stack, of_parameter: Mapping[Any, Tensor]) -> list[Tensor]:
+def in_torchs_order(stack: RecurrentStack, of_parameter: Mapping[Any, Tensor]) -> list[Tensor]:
     """Gradients of our parameters; the two parts of an input matrix are one."""
     ordered = []
     for layer in layers_of(stack):
@@ -100,9 +113,9 @@ def in_torchs_order(stack: Stack, of_parameter: Mapping[Any, Tensor]) -> list[Te
 # -- plain loops -------------------------------------------------------------------------------------------------------
 
 
-def plain_step(layer: Layer, inputs: Tensor, hidden: Hidden, mask: Tensor | None = None) -> Hidden:
+def plain_step(layer: RecurrentLayer, inputs: Tensor, hidden: LayerState, mask: Tensor | None = None) -> LayerState:
     """One step as the equations have it: Ba et al. 2016, eq. 20-22, with cuDNN's place of the reset gate."""
-    weight_ih, weight_hh, bias_ih, bias_hh = layer.torch_weights()
+    weight_ih, weight_hh, bias_ih, bias_hh = torch_weights(layer)
     past = hidden[0] if mask is None else hidden[0] * mask
     from_input, from_past = inputs @ weight_ih.T + bias_ih, past @ weight_hh.T + bias_hh
     if layer.input_norm is not None and layer.recurrent_norm is not None:
@@ -123,13 +136,13 @@ def normalise(values: Tensor, norm: nn.LayerNorm) -> Tensor:
     return norm.weight * (values - mean) / torch.sqrt(variance + norm.eps) + norm.bias
 
 
-def plain_loop(stack: Stack, inputs: Tensor, hidden: Hidden, masks: Hidden = ()) -> Tensor:
+def plain_loop(stack: RecurrentStack, inputs: Tensor, hidden: Hidden, masks: tuple[Tensor, ...] = ()) -> Tensor:
     """Layer after layer, each with masks for its recurrence and for what it reads: the top states (B, T, H)."""
     count, states = stack.num_layers, inputs
     for index, layer in enumerate(layers_of(stack)):
         if masks and index:
             states = states * masks[count + index - 1].unsqueeze(1)
-        own, outputs = hidden[index::count], []
+        own, outputs = hidden[index], []
         for t in range(states.size(1)):
             own = plain_step(layer, states[:, t], own, masks[index] if masks else None)
             outputs.append(own[0])
@@ -146,7 +159,7 @@ def test_both_paths_are_the_plain_loop(cell: str, layers: int, norm: bool, maske
     stack = make_stack(cell, EXTRA, layers, norm, dropout=0.5)
     inputs = sample(BATCH, STEPS, INPUT, seed=1).requires_grad_()
     extra = sample(BATCH, STEPS, EXTRA, seed=2).requires_grad_()
-    start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+    start = make_start(stack)
     torch.manual_seed(7)
     masks = stack.train().masks(inputs) if masked else ()
     stack.eval()
@@ -164,8 +177,8 @@ def test_both_paths_are_the_plain_loop(cell: str, layers: int, norm: bool, maske
 @pytest.mark.parametrize("norm", [False, True])
 @every_cell
 def test_unrolling_has_the_right_gradient(cell: str, norm: bool) -> None:
-    layer = shake(Layer(2, 0, 3, cell, norm).double())
-    start = sample(CELLS[cell].states, 2, 3, seed=3).requires_grad_()
+    layer = shake(RecurrentLayer(2, 0, 3, cell, norm).double())
+    start = sample(CELLS[cell].num_states, 2, 3, seed=3).requires_grad_()
     inputs = sample(2, 3, 2, seed=1).requires_grad_()
 
     def unroll(inputs: Tensor, start: Tensor, *_: Tensor) -> Tensor:
@@ -178,38 +191,42 @@ def test_unrolling_has_the_right_gradient(cell: str, norm: bool) -> None:
 def test_only_what_needs_the_loop_takes_it(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def spy_on(name: str) -> None:
-        method = getattr(Layer, name)
+    def spy_on(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
 
         def spy(*given: Any) -> Any:
             calls.append(name)
-            return method(*given)
+            return function(*given)
 
-        monkeypatch.setattr(Layer, name, spy)
+        monkeypatch.setattr(owner, name, spy)
 
-    spy_on("_fused")
-    spy_on("_advance")
+    spy_on(kernels, cell)
+    spy_on(RecurrentLayer, "step")
     inputs, mask = sample(BATCH, STEPS, INPUT, seed=1), torch.ones(BATCH, WIDTH, dtype=torch.float64)
     for norm, given in ((False, None), (False, mask), (True, None)):
         calls.clear()
-        layer = shake(Layer(INPUT, 0, WIDTH, cell, norm).double())
-        layer.unroll(inputs, layer.zeros(inputs), given)
-        assert calls == (["_fused"] if not norm and given is None else ["_advance"] * STEPS)
+        layer = shake(RecurrentLayer(INPUT, 0, WIDTH, cell, norm).double())
+        layer.unroll(inputs, layer.start(inputs), given)
+        assert calls == ([cell] if not norm and given is None else ["step"] * STEPS)
 
 
 @every_cell
-def test_hoisting_all_steps_is_hoisting_each(cell: str) -> None:
-    stack, inputs = make_stack(cell, EXTRA, 2), sample(BATCH, STEPS, INPUT, seed=1)
-    assert stack.hoist(inputs).shape == (BATCH, STEPS, CELLS[cell].gates * WIDTH)
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("extra_width", [0, EXTRA])
+def test_input_gates_of_all_steps_are_those_of_each(cell: str, extra_width: int, norm: bool) -> None:
+    layer, inputs = make_stack(cell, extra_width, 2, norm).lowest, sample(BATCH, STEPS, INPUT, seed=1)
+    gates = layer.input_gates(inputs)
+    assert gates.shape == (BATCH, STEPS, CELLS[cell].num_gates * WIDTH)
     for t in range(STEPS):
-        check_close(stack.hoist(inputs)[:, t], stack.hoist(inputs[:, t]))
+        check_close(gates[:, t], layer.input_gates(inputs[:, t]))
+    check_close(layer.input_gates_of(inputs @ layer.input.weight.T), gates)
 
 
 @every_cell
 def test_a_state_before_the_first_step_is_nil(cell: str) -> None:
-    zeros = Layer(INPUT, 0, WIDTH, cell, norm=False).zeros(sample(BATCH, STEPS, INPUT))
-    assert len(zeros) == CELLS[cell].states
-    assert all(part.shape == (BATCH, WIDTH) and not part.any() for part in zeros)
+    start = RecurrentLayer(INPUT, 0, WIDTH, cell, norm=False).start(sample(BATCH, STEPS, INPUT))
+    assert len(start) == CELLS[cell].num_states
+    assert all(part.shape == (BATCH, WIDTH) and not part.any() for part in start)
 
 
 # -- dropout -----------------------------------------------------------------------------------------------------------
@@ -222,9 +239,9 @@ def test_dropout_sits_between_layers_only(cell: str, path: str) -> None:
     inputs, extra = sample(BATCH, STEPS, INPUT, seed=1), sample(BATCH, STEPS, EXTRA, seed=2)
     for layers, differs in ((1, False), (2, True)):
         stack = make_stack(cell, EXTRA, layers)
-        start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+        start = make_start(stack)
 
-        def top(stack: Stack = stack, start: Hidden = start) -> Tensor:
+        def top(stack: RecurrentStack = stack, start: Hidden = start) -> Tensor:
             if path == "step":
                 return step_through(stack, inputs, extra, start)[0][-1]
             return stack.unroll(torch.cat([inputs, extra], dim=-1), start)
@@ -259,11 +276,11 @@ def test_a_unit_that_is_dropped_is_dropped_at_every_step(cell: str) -> None:
     """Its state changes, but at no step does the recurrence read it."""
     stack = make_stack(cell, 0, 1, dropout=0.5).train()
     inputs, extra = sample(BATCH, STEPS, INPUT, seed=1), sample(BATCH, STEPS, 0)
-    start = tuple(sample(stack.num_tensors, BATCH, WIDTH, seed=3))
+    start = make_start(stack)
     torch.manual_seed(9)
     masks = stack.masks(inputs)
     read = []
-    stack.first.recurrent.register_forward_hook(lambda module, given, found: read.append(given[0]))
+    stack.lowest.recurrent.register_forward_hook(lambda module, given, found: read.append(given[0]))
     step_through(stack, inputs, extra, start, masks)
     assert len(read) == STEPS
     for states in read:
@@ -275,14 +292,14 @@ def test_a_unit_that_is_dropped_is_dropped_at_every_step(cell: str) -> None:
 
 @every_cell
 def test_recurrent_matrices_start_orthogonal_and_an_lstm_remembers(cell: str) -> None:
-    layer = Layer(INPUT, EXTRA, WIDTH, cell, norm=False)
+    layer = RecurrentLayer(INPUT, EXTRA, WIDTH, cell, norm=False)
     nn.init.zeros_(layer.input.bias)
     layer.initialise()
-    for gate in layer.recurrent.weight.detach().chunk(CELLS[cell].gates):
+    for gate in layer.recurrent.weight.detach().chunk(CELLS[cell].num_gates):
         check_close(gate @ gate.T, torch.eye(WIDTH), 1e-5)
     assert layer.extra is not None
     for product in (layer.input, layer.extra):
-        for gate in product.weight.detach().chunk(CELLS[cell].gates):
+        for gate in product.weight.detach().chunk(CELLS[cell].num_gates):
             assert gate.abs().max() <= (6 / (gate.size(0) + gate.size(1))) ** 0.5  # Glorot and Bengio 2010, eq. 16
     forget = layer.input.bias.detach()
     if cell == "lstm":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from typing import NamedTuple
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -12,8 +14,8 @@ from covering import Row, configure, is_legal
 from pydantic import ValidationError
 from small_models import build, make_inputs, run
 
-import translate.config
-from translate.config import AttentionConfig, EncoderConfig, ModelConfig, Section, choices
+from translate.config import AttentionConfig, checks, choices
+from translate.config.members import SCORES
 
 
 class Refusal(NamedTuple):
@@ -45,8 +47,8 @@ REFUSALS = {
     **{
         f"reverse-{kind}": Refusal(
             {"encoder.reverse": True, "encoder.kind": kind},
-            f"'{kind}' reads both ways already",
-            "use kind = 'gru' or 'lstm'",
+            f"encoder.reverse = true: encoder.kind = '{kind}' reads both ways already",
+            "use encoder.kind = 'gru' or 'lstm'",
             {"encoder.kind": kind.removeprefix("bi")},
         )
         for kind in ("bigru", "bilstm")
@@ -62,14 +64,14 @@ REFUSALS = {
     ),
     "per-feature-location": Refusal(
         {"attention.per_feature": True, "attention.score": "location"},
-        "a matrix of positions for every dimension",
-        "use another score",
+        "attention.score = 'location' would need a matrix of positions for every dimension",
+        "or use attention.score = 'additive', 'general', 'dot', 'scaled_dot', 'linear', 'dual', 'cosine' or 'static'",
         {"attention.score": "static"},
     ),
     "per-feature-reinforce": Refusal(
         {"attention.per_feature": True, "attention.selection": "hard_reinforce"},
         "which one reward cannot teach",
-        "use 'soft', 'sparsemax' or 'hard_gumbel'",
+        "or use attention.selection = 'soft', 'sparsemax' or 'hard_gumbel'",
         {"attention.selection": "hard_gumbel"},
     ),
     **{
@@ -83,14 +85,14 @@ REFUSALS = {
     },
     "static-hops": Refusal(
         {"attention.score": "static", "attention.hops": 2},
-        "another query, which score = 'static' does not hear",
-        "set hops = 1",
+        "attention.score = 'static' does not read the query",
+        "set attention.hops = 1",
         {"attention.hops": 1},
     ),
     "linear-hops": Refusal(
         {"attention.score": "linear", "attention.hops": 2},
-        "another query, which score = 'linear' does not hear",
-        "set hops = 1",
+        "attention.score = 'linear' gives the same weights for every query",
+        "set attention.hops = 1",
         {"attention.hops": 1},
     ),
     "tutorial-additive": tutorial_with("additive"),
@@ -113,7 +115,7 @@ REFUSALS = {
         "use encoder.summary = 'mean' or 'attention', or another decoder",
         {"encoder.summary": "mean"},
     ),
-    "heads-memory": uneven("linear", "encoder.width", "the memory (encoder.width × directions)"),
+    "heads-memory": uneven("linear", "encoder.width", "the memory's width encoder.width"),
     "heads-additive": uneven("additive", "attention.width", "attention.width"),
     **{
         f"heads-{score}": uneven(score, "decoder.width", "decoder.width")
@@ -140,13 +142,25 @@ def test_what_has_no_meaning_is_refused(refusal: Refusal) -> None:
     configure({**refusal.given, **refusal.mended})
 
 
-def lines_that_raise(*sections: type[Section]) -> set[int]:
-    """Where in translate/config.py these sections refuse something."""
-    found = set()
-    for section in sections:
-        source, begin = inspect.getsourcelines(section)
-        found |= {begin + n.lineno - 1 for n in ast.walk(ast.parse("".join(source))) if isinstance(n, ast.Raise)}
-    return found
+# Checks of settings that a model does not have; tests/test_config.py reads what they refuse.
+OTHERS = (
+    checks.check_data,
+    checks.check_tokenizer,
+    checks.check_train,
+    checks.check_together,
+    checks._check_search,
+    checks._check_guided,
+)
+
+
+def lines_that_raise(module: ModuleType) -> set[int]:
+    """Where in a module something is refused."""
+    return {node.lineno for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Raise)}
+
+
+def lines_of(function: Callable[..., Any]) -> set[int]:
+    source, begin = inspect.getsourcelines(function)
+    return set(range(begin, begin + len(source)))
 
 
 def test_every_refusal_is_read_here() -> None:
@@ -155,11 +169,11 @@ def test_every_refusal_is_read_here() -> None:
     for refusal in REFUSALS.values():
         trace = refuse(refusal.given).__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == translate.config.__file__:
+            if trace.tb_frame.f_code.co_filename == checks.__file__:
                 last = trace.tb_lineno
             trace = trace.tb_next
         hit.add(last)
-    assert hit == lines_that_raise(EncoderConfig, AttentionConfig, ModelConfig)
+    assert hit == lines_that_raise(checks) - set().union(*map(lines_of, OTHERS))
 
 
 ODD = {"encoder.width": 7, "attention.width": 9, "decoder.width": 11}
@@ -172,9 +186,8 @@ def test_heads_that_are_accepted_can_be_built(score: str, name: str) -> None:
     """With one width that two heads do not divide: either this is said, or it plays no part."""
     row = {"encoder.kind": "gru", "attention.score": score, "attention.heads": 2}
     row |= {name: ODD[name]} if name != "none" else {}
-    divided = {"additive": {"encoder.width", "attention.width"}, "dual": {"decoder.width"}}
-    divided |= {key: {"encoder.width", "decoder.width"} for key in ("general", "dot", "scaled_dot", "cosine")}
-    assert is_legal(row) == (name not in divided.get(score, {"encoder.width"}))
+    divided = {width.replace("output_width", "width") for width in SCORES[score].width_divided_by_heads}
+    assert is_legal(row) == (name not in divided)
     if is_legal(row):
         decoded, _ = run(build(configure(row)), make_inputs())
         assert decoded.features.isfinite().all()

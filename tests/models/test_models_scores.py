@@ -10,10 +10,9 @@ from readings import parameters_of
 from small_models import check_close, make_inputs, make_model, run, sample, shake
 from torch import Tensor
 
-import translate.models.loops as loops_module
-import translate.models.scores as scores_module
-from translate.models.attention import masked_softmax
-from translate.models.scores import SCORES, Score, Sizes, UnitScore, split_heads
+from translate.kernels import additive
+from translate.models.layers import masked_softmax
+from translate.models.scores import SCORES, ElementwiseScore, General, Score, Sizes, split_heads
 
 BATCH, TARGETS, SOURCES, QUERY, MEMORY, WIDTH, POSITIONS = 2, 3, 5, 4, 6, 8, 7
 FEATURED = [name for name in SCORES if name != "location"]
@@ -88,24 +87,36 @@ def test_a_score_has_the_right_gradient(name: str, heads: int, per_feature: bool
     assert torch.autograd.gradcheck(both, (query, memory, *parameters))
 
 
+class SumOfUnits(General):
+    """The same scores as `general`, by the way of a score that has no shorter one than to add up its units."""
+
+    def total(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return ElementwiseScore.total(self, queries, keys)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_a_score_may_be_no_more_than_the_sum_of_its_units(heads: int) -> None:
+    query, memory = inputs()
+    by_units = shake(SumOfUnits(Sizes(QUERY, MEMORY, WIDTH, heads, POSITIONS, per_feature=False)).double())
+    check_close(compare(by_units, query, memory), compare(make_score("general", heads), query, memory), 1e-12)
+
+
 @pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize(
-    ("name", "heads", "per_feature"),
-    [("additive", 1, False), ("additive", 2, False), ("additive", 1, True), ("dot", 1, True), ("cosine", 1, True)],
-)
-def test_in_slices_is_at_once(
-    name: str, heads: int, per_feature: bool, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    score = make_score(name, heads, per_feature)
-    assert isinstance(score, UnitScore)
-    where = "_summed" if name == "additive" and not per_feature else "units"
-    compute, seen, per_row = getattr(score, where), list[int](), BATCH * SOURCES * score.key_width
+@pytest.mark.parametrize("name", ["additive", "dot", "cosine", "sum of units"])
+def test_in_slices_is_at_once(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slices of the additive score without `per_feature` are in tests/kernels/test_kernels_additive.py."""
+    if name == "sum of units":
+        score: Score = shake(SumOfUnits(Sizes(QUERY, MEMORY, WIDTH, 1, POSITIONS, per_feature=False)).double())
+    else:
+        score = make_score(name, per_feature=True)
+    assert isinstance(score, ElementwiseScore)
+    compute, seen, per_row = score.units, list[int](), BATCH * SOURCES * score.key_width
 
     def spy(queries: Tensor, keys: Tensor) -> Tensor:
         seen.append(queries.size(2) * per_row)
         return compute(queries, keys)
 
-    monkeypatch.setattr(score, where, spy)
+    monkeypatch.setattr(score, "units", spy)
 
     def results() -> list[Tensor]:
         query, memory = (tensor.requires_grad_() for tensor in inputs())
@@ -116,29 +127,11 @@ def test_in_slices_is_at_once(
     whole = results()
     assert seen == [TARGETS * per_row]
     seen.clear()
-    monkeypatch.setattr(scores_module, "MOST_ELEMENTS", (rows + 1) * per_row - 1)
+    monkeypatch.setattr(additive, "MAX_UNITS", (rows + 1) * per_row - 1)
     for found, expected in zip(results(), whole, strict=True):
         check_close(found, expected, 1e-12)
     assert max(seen) == rows * per_row
     assert len(seen) == 2 * -(-TARGETS // rows), "each slice is computed once, and once more in the backward pass"
-
-
-@pytest.mark.parametrize("sentences", [1, 2])
-def test_additive_by_some_sentences_is_additive_at_once(sentences: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = make_score("additive")
-
-    def results() -> list[Tensor]:
-        query, memory = (tensor.requires_grad_() for tensor in inputs())
-        found = compare(score, query, memory)
-        with torch.no_grad():
-            check_close(compare(score, query, memory), found, 1e-12)
-        direction = sample(*found.shape, seed=5)
-        return [found, *torch.autograd.grad((found * direction).sum(), [query, memory, *score.parameters()])]
-
-    whole = results()
-    monkeypatch.setattr(loops_module, "_CACHED_ELEMENTS", sentences * TARGETS * SOURCES * score.key_width)
-    for found, expected in zip(results(), whole, strict=True):
-        check_close(found, expected, 1e-12)
 
 
 def test_location_gives_nothing_to_positions_beyond_the_longest() -> None:
@@ -163,7 +156,7 @@ def test_a_source_longer_than_any_of_training_is_read_by_its_known_positions(sel
     assert decoded.features.isfinite().all()
 
 
-def test_linear_cannot_hear_its_query() -> None:
+def test_linear_cannot_use_its_query() -> None:
     """Its share is the same for all positions and cancels."""
     score, (query, memory) = make_score("linear"), inputs()
     valid = torch.ones(SOURCES, dtype=torch.bool)
@@ -174,7 +167,7 @@ def test_linear_cannot_hear_its_query() -> None:
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "conditional"])
 @torch.no_grad()
-def test_static_looks_the_same_way_at_every_step(decoder: str) -> None:
+def test_static_attends_alike_at_every_step(decoder: str) -> None:
     weights = run(make_model(attention__score="static", decoder__kind=decoder), make_inputs())[0].weights
     assert weights is not None
     check_close(weights, weights[:, :1].expand_as(weights))

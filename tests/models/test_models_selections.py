@@ -12,7 +12,8 @@ from small_models import check_close, make_inputs, make_model, run, sample, shak
 from torch import Tensor
 
 from translate.config import AttentionConfig
-from translate.models.attention import SELECTIONS, HardReinforce, Selection, masked_softmax
+from translate.models.layers import masked_softmax
+from translate.models.selections import SELECTIONS, HardReinforce, Selection
 
 BATCH, GROUPS, STEPS, POSITIONS, QUERY = 3, 2, 4, 5, 6
 MASK = torch.tensor(
@@ -173,13 +174,13 @@ def test_hard_gumbel_has_the_gradient_of_a_softmax_that_cools_geometrically(
     assert torch.equal(hard.argmax(dim=-1), noisy.argmax(dim=-1))
 
 
-def test_hard_reinforce_notes_what_was_drawn() -> None:
+def test_hard_reinforce_leaves_terms_of_what_was_drawn() -> None:
     selection, scores = make_selection("hard_reinforce").train(), make_scores().requires_grad_()
     query = sample(BATCH, STEPS, QUERY, seed=7).requires_grad_()
     weights = selection(scores, COMPETING, 0.5)
     assert not weights.requires_grad
-    notes = selection.notes(scores, COMPETING, weights, query)
-    assert {name: note.shape for name, note in notes.items()} == dict.fromkeys(
+    terms = selection.loss_terms(scores, COMPETING, weights, query)
+    assert {name: term.shape for name, term in terms.items()} == dict.fromkeys(
         ("choice", "entropy", "baseline"), (BATCH, STEPS)
     )
     assert isinstance(selection, HardReinforce)
@@ -190,9 +191,9 @@ def test_hard_reinforce_notes_what_was_drawn() -> None:
             p = readings.softmax(scores[b, g, t].numpy(force=True)[MASK[b].numpy()])
             choice += np.log(p[weights[b, g, t, MASK[b]].argmax()])
             entropy -= (p * np.log(p)).sum()
-        np.testing.assert_allclose(notes["choice"][b, t].item(), choice, atol=1e-12)
-        np.testing.assert_allclose(notes["entropy"][b, t].item(), entropy, atol=1e-12)
-        np.testing.assert_allclose(notes["baseline"][b, t].item(), weight @ query[b, t].numpy(force=True) + bias)
+        np.testing.assert_allclose(terms["choice"][b, t].item(), choice, atol=1e-12)
+        np.testing.assert_allclose(terms["entropy"][b, t].item(), entropy, atol=1e-12)
+        np.testing.assert_allclose(terms["baseline"][b, t].item(), weight @ query[b, t].numpy(force=True) + bias)
 
 
 def test_hard_reinforce_has_the_right_gradients() -> None:
@@ -201,12 +202,12 @@ def test_hard_reinforce_has_the_right_gradients() -> None:
     query = sample(BATCH, STEPS, QUERY, seed=7).requires_grad_()
     weights = selection(scores, COMPETING, 0.5)
 
-    def noted(scores: Tensor) -> tuple[Tensor, Tensor]:
-        notes = selection.notes(scores, COMPETING, weights, query)
-        return notes["choice"], notes["entropy"]
+    def terms_of(scores: Tensor) -> tuple[Tensor, Tensor]:
+        terms = selection.loss_terms(scores, COMPETING, weights, query)
+        return terms["choice"], terms["entropy"]
 
-    assert torch.autograd.gradcheck(noted, scores)
-    baseline = selection.notes(scores, COMPETING, weights, query)["baseline"]
+    assert torch.autograd.gradcheck(terms_of, scores)
+    baseline = selection.loss_terms(scores, COMPETING, weights, query)["baseline"]
     leaves = [query, scores, *selection.parameters()]
     found = torch.autograd.grad(baseline.sum(), leaves, allow_unused=True)
     assert found[0] is None
@@ -216,27 +217,27 @@ def test_hard_reinforce_has_the_right_gradients() -> None:
 
 @pytest.mark.parametrize(("heads", "hops"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-def test_notes_are_of_the_right_size(decoder: str, heads: int, hops: int) -> None:
-    """A sentence of one position leaves no choice; elsewhere each look of each head adds at most log n of entropy."""
+def test_loss_terms_are_of_the_right_size(decoder: str, heads: int, hops: int) -> None:
+    """A sentence of one position leaves no choice; elsewhere each query of each head adds at most log n of entropy."""
     model = make_model(
         attention__selection="hard_reinforce", attention__heads=heads, attention__hops=hops, decoder__kind=decoder,
         decoder__input_feeding=False,
     )  # fmt: skip
     torch.manual_seed(1)
     inputs = make_inputs()
-    notes = run(without_dropout(model).train(), inputs)[0].notes
-    assert set(notes) == {"choice", "entropy", "baseline"}
-    check_close(notes["choice"][1], torch.zeros(4, dtype=torch.float64))
-    check_close(notes["entropy"][1], torch.zeros(4, dtype=torch.float64))
+    terms = run(without_dropout(model).train(), inputs)[0].loss_terms
+    assert set(terms) == {"choice", "entropy", "baseline"}
+    check_close(terms["choice"][1], torch.zeros(4, dtype=torch.float64))
+    check_close(terms["entropy"][1], torch.zeros(4, dtype=torch.float64))
     most = heads * hops * inputs.src_lengths.double().log()
-    assert (notes["entropy"] <= most.unsqueeze(1) + 1e-12).all()
-    assert (notes["entropy"][[0, 2]] > 0).all()
-    assert (notes["choice"][[0, 2]] < 0).all()
+    assert (terms["entropy"] <= most.unsqueeze(1) + 1e-12).all()
+    assert (terms["entropy"][[0, 2]] > 0).all()
+    assert (terms["choice"][[0, 2]] < 0).all()
 
 
 @pytest.mark.parametrize("name", HARD)
-def test_the_words_reach_a_hard_look_only_through_what_they_may(name: str) -> None:
-    """hard_gumbel learns its score from the words; hard_reinforce from its notes alone."""
+def test_the_words_reach_a_hard_choice_only_through_what_they_may(name: str) -> None:
+    """hard_gumbel learns its score from the words; hard_reinforce from its loss terms alone."""
     model = without_dropout(make_model(attention__selection=name)).train()
     decoded, _ = run(model, make_inputs())
     assert model.decoder.attention is not None
@@ -244,5 +245,5 @@ def test_the_words_reach_a_hard_look_only_through_what_they_may(name: str) -> No
     from_words = torch.autograd.grad(decoded.features.sum(), parameters, allow_unused=True, retain_graph=True)
     assert all((gradient is not None) == (name == "hard_gumbel") for gradient in from_words)
     if name == "hard_reinforce":
-        from_notes = torch.autograd.grad(decoded.notes["choice"].sum(), parameters)
-        assert all(gradient.any() for gradient in from_notes)
+        from_terms = torch.autograd.grad(decoded.loss_terms["choice"].sum(), parameters)
+        assert all(gradient.any() for gradient in from_terms)

@@ -37,9 +37,9 @@ def test_a_compiled_step_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     model = make_model("plain")
     expected = features_of_steps(model)
-    eager = model.decoder._transition
+    eager = model.decoder.transition
     assert "minute" in compile_step(model.decoder)
-    assert model.decoder._transition is not eager
+    assert model.decoder.transition is not eager
     for one, other in zip(features_of_steps(model), expected, strict=True):
         torch.testing.assert_close(one, other)
 
@@ -56,4 +56,4 @@ def test_without_a_compiler_one_line_says_so(monkeypatch: pytest.MonkeyPatch) ->
     line = compile_step(model.decoder)
     assert "No working C++ compiler found" in line
     assert "\n" not in line
-    assert "_transition" not in vars(model.decoder)
+    assert "transition" not in vars(model.decoder)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import translate.models.layout as layout_module
-import translate.models.loops as loops_module
-import translate.training.loss as loss_module
+from translate import kernels
 from translate.config import ModelConfig
-from translate.models.layout import Laid
 from translate.models.seq2seq import Seq2Seq
 from translate.training.loss import SequenceLoss, sequence_loss
 
@@ -63,8 +61,8 @@ def loss_of(model: Seq2Seq, pairs: Pairs, smoothing: float) -> SequenceLoss:
 def reference_loss(model: Seq2Seq, pairs: Pairs, smoothing: float) -> Tensor:
     """torch's own, over all positions, with padding marked as such."""
     decoded, _ = model(pairs.src, pairs.src_valid, pairs.src_lengths, pairs.tgt_in)
-    out = model.decoder.out
-    logits = F.linear(out.fit(decoded.features), out.weight, out.bias)  # (B, T, V)
+    output = model.decoder.output
+    logits = F.linear(output.fit(decoded.features), output.vocabulary.weight, output.vocabulary.bias)  # (B, T, V)
     targets = pairs.tgt_out.masked_fill(~pairs.tgt_valid, -100)
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum", label_smoothing=smoothing)
 
@@ -90,64 +88,18 @@ def test_the_loss_is_torchs_cross_entropy(name: str, smoothing: float) -> None:
 
 
 @every_model
-@every_smoothing
-@pytest.mark.parametrize("rows", [1, 3])
-def test_the_loss_by_what_stays_in_the_cache_is_the_loss_at_once(
-    name: str, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padding_never_reaches_the_vocabulary(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, pairs = make_model(name), make_pairs()
-    whole = loss_of(model, pairs, smoothing)
-    expected = gradients(model, whole[0])
-    monkeypatch.setattr(loops_module, "_CACHED_ELEMENTS", rows * VOCABULARY)
-    found = loss_of(model, pairs, smoothing)
-    check_all_close(list(found), list(whole))
-    check_all_close(gradients(model, found[0]), expected)
-    with torch.no_grad():
-        check_all_close(list(loss_of(model, pairs, smoothing)), [one.detach() for one in whole])
-
-
-@every_model
-@every_smoothing
-@pytest.mark.parametrize("rows", [1, 4, NUM_TOKENS])
-def test_the_loss_in_chunks_is_the_loss_at_once(
-    name: str, smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, pairs = make_model(name), make_pairs()
-    whole = loss_of(model, pairs, smoothing)
-    expected = gradients(model, whole[0])
     sizes: list[int] = []
-    linear, laid = F.linear, Laid.__call__
+    vocabulary_loss = kernels.vocabulary_loss
 
-    def noted(found: Tensor) -> Tensor:
-        if found.size(-1) == VOCABULARY:
-            sizes.append(len(found))
-        return found
+    def noted(features: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+        sizes.append(len(features))
+        return vocabulary_loss(features, *others)
 
-    monkeypatch.setattr(F, "linear", lambda *given: noted(linear(*given)))
-    monkeypatch.setattr(Laid, "__call__", lambda *given, **more: noted(laid(*given, **more)))
-    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", (rows + 1) * VOCABULARY - 1)
-    chunked = loss_of(model, pairs, smoothing)
-    assert max(sizes) == rows
-    assert sum(sizes) == NUM_TOKENS  # padding never gets to the output layer
-    check_all_close(list(chunked), list(whole))
-    check_all_close(gradients(model, chunked[0]), expected)
-
-
-def test_a_row_wider_than_the_limit_is_a_chunk_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, pairs = make_model("bahdanau"), make_pairs()
-    whole = loss_of(model, pairs, 0.1)
-    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 1)
-    check_all_close(list(loss_of(model, pairs, 0.1)), list(whole))
-
-
-@every_model
-def test_chunks_need_no_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validation computes the same sums where nothing is recorded for a backward pass."""
-    model, pairs = make_model(name), make_pairs()
-    whole = loss_of(model, pairs, 0.1)
-    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 2 * VOCABULARY)
-    with torch.inference_mode():
-        check_all_close(list(loss_of(model, pairs, 0.1)), list(whole))
+    monkeypatch.setattr(kernels, "vocabulary_loss", noted)
+    loss_of(model, pairs, 0.1)
+    assert sizes == [NUM_TOKENS]
 
 
 @every_model
@@ -187,27 +139,6 @@ def test_the_likelihood_is_for_looking_at_only() -> None:
     assert loss.requires_grad
     assert not nll.requires_grad
     assert not gold.requires_grad
-
-
-@every_model
-@pytest.mark.parametrize(
-    ("processor", "family"), [("AMD EPYC", 25), ("AMD EPYC", 26), ("Intel(R) Xeon(R)", 6), ("", 0)]
-)
-def test_every_processor_forms_the_same_loss_and_gradients(
-    name: str, processor: str, family: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, pairs = make_model(name), make_pairs()
-    exact = loss_of(model, pairs, 0.1)[0]
-    expected = [gradient.float() for gradient in gradients(model, exact)]
-    monkeypatch.setattr(layout_module, "cpu_name", lambda: processor)
-    monkeypatch.setattr(layout_module, "cpu_family", lambda: family)
-    monkeypatch.setattr(layout_module, "_LEAST", 1)
-    monkeypatch.setattr(layout_module, "_LEAST_ROWS", 1)
-    monkeypatch.setattr(loss_module, "MOST_ELEMENTS", 4 * VOCABULARY)
-    found = loss_of(model.float(), pairs, 0.1)[0]
-    torch.testing.assert_close(found, exact.float())
-    for one, other in zip(gradients(model, found), expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_a_share_without_tokens_has_gradients_of_zero() -> None:

@@ -44,7 +44,7 @@ def make_model(name: str = "bahdanau", obsessed: bool = False) -> Seq2Seq:
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))
         if obsessed:
-            model.decoder.out.bias[OWN] = 1e4
+            model.decoder.output.vocabulary.bias[OWN] = 1e4
     return model
 
 
@@ -155,7 +155,7 @@ def test_at_ratio_zero_it_reads_its_own_words(name: str) -> None:
     prefix = tgt_in[:, :1]
     for _ in range(STEPS - 1):
         decoded = model.decoder(prefix, source)
-        log_probs = model.decoder.output(
+        log_probs = model.decoder.output.log_probs(
             decoded.features[:, -1], None if decoded.weights is None else decoded.weights[:, -1], source
         )
         log_probs[:, [PAD, BOS]] = -torch.inf  # they never follow
@@ -207,8 +207,8 @@ def test_own_words_are_drawn_from_the_models_distribution() -> None:
     model = make_model()
     source, tgt_in = make_batch(model, batch=3000, steps=3)
     probabilities = torch.softmax(torch.arange(TGT_VOCABULARY).double() / 3, dim=0)
-    model.decoder.out.weight.zero_()
-    model.decoder.out.bias.copy_(probabilities.log())
+    model.decoder.output.vocabulary.weight.zero_()
+    model.decoder.output.vocabulary.bias.copy_(probabilities.log())
     with fed_to(model) as tokens:
         decode_mixed(model, source, tgt_in, 0.0, TeacherForcingConfig(feed="sample"), seeded())
     counts = torch.bincount(torch.cat(tokens[1:]), minlength=TGT_VOCABULARY)
@@ -247,7 +247,7 @@ def test_chosen_words_carry_no_gradient(name: str, feed: str) -> None:
     fed = torch.stack(tokens, dim=1)
     assert (fed != tgt_in).any()
     given_words = model.decoder(fed, source)
-    used = [parameter for key, parameter in model.named_parameters() if not key.startswith("decoder.out.")]
+    used = [parameter for key, parameter in model.named_parameters() if not key.startswith("decoder.output.")]
     found = torch.autograd.grad((mixed.features**2).sum(), used, retain_graph=True)
     expected = torch.autograd.grad((given_words.features**2).sum(), used)
     for one, other in zip(found, expected, strict=True):

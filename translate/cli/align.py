@@ -12,7 +12,7 @@ import typer
 
 from translate.cli.aer import Base, GoldBaseOption, print_scores
 from translate.cli.align_files import BINARY, PICTURES, Format, write
-from translate.cli.options import BeamOption, DeviceOption, RunArgument
+from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArgument
 
 if TYPE_CHECKING:
     from translate.alignment.formats import Gold
@@ -100,6 +100,7 @@ def command(
     sentences: Annotated[bool, typer.Option("--sentences", help="With --gold, score every sentence too.")] = False,
     beam: BeamOption = None,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Scores against --gold as one JSON object.")] = False,
 ) -> None:
     """Word alignments and heat maps, of the run's own translations or of given ones."""

@@ -28,7 +28,7 @@ from translate.cli import (
     zoo,
 )
 from translate.errors import Stopped, UserError
-from translate.process import settle
+from translate.machine import KERNELS_VARIABLE, kernels_setting, tune_process
 
 app = typer.Typer(
     name="translate",
@@ -45,10 +45,11 @@ app.add_typer(data.app, name="data")
 def main() -> None:
     """Run the command line; 0 done, 2 the user's mistake, 130 and 143 stopped by a signal, 1 our bug."""
     warnings.showwarning = _show_warning
-    settle()
+    tune_process()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8")  # a translation is UTF-8 as the corpus is, whatever the locale
     try:
+        _note_kernels()
         app()
     except UserError as error:
         _fail(f"Error: {error}", 2)
@@ -63,6 +64,15 @@ def main() -> None:
         # when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _note_kernels() -> None:
+    """Say that the plain twins of the kernels run, which is slow and changes roundings."""
+    setting = kernels_setting()
+    if setting == "reference":
+        print(f"{KERNELS_VARIABLE}=reference: plain PyTorch code runs in place of the kernels.", file=sys.stderr)
+    elif setting:
+        raise UserError(f"{KERNELS_VARIABLE}={setting}: there is only 'reference'. Leave it unset for the kernels.")
 
 
 def _fail(message: str, code: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from translate.cli.evaluate import NAMES, TokenizeOption
-from translate.cli.options import DeviceOption
+from translate.cli.options import DeviceOption, PluginOption
 
 if TYPE_CHECKING:
     from translate.evaluation.compare import Comparison
@@ -30,6 +30,7 @@ def command(
     trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
     changed: Annotated[int, typer.Option(min=0, help="Sentences shown that changed most.")] = 5,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Is a system better than the baseline, the first one, or is it chance? By sacreBLEU's two paired tests."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from translate.cli.options import PluginOption
+
 if TYPE_CHECKING:
     from translate.text.clean import Fault
     from translate.text.corpus import Corpus
@@ -48,6 +50,7 @@ def check(
     max_ratio: MaxRatio = 3.0,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")] = None,
     as_json: AsJson = False,
+    plugin: PluginOption = None,
 ) -> None:
     """Report on a parallel corpus: counts, lengths, and everything that looks wrong, with line numbers."""
     import json
@@ -84,6 +87,7 @@ def clean(
     only: Annotated[str | None, typer.Option(help=f"Rules to apply, with commas; all if left out. {RULES}")] = None,
     without: Annotated[str, typer.Option(help="Rules not to apply, with commas.")] = "",
     as_json: AsJson = False,
+    plugin: PluginOption = None,
 ) -> None:
     """Write a cleaned copy of a parallel corpus; the input stays as it is, and pairs stay pairs."""
     import json

@@ -31,7 +31,7 @@ def describe_machine() -> dict[str, str]:
     import torch
 
     import translate
-    from translate.process import cpu_name
+    from translate.machine import cpu_name
     from translate.training.precision import has_half_products, resolve_device, resolve_precision
 
     device = resolve_device("auto")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
+from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
     from translate.evaluation.metrics import Evaluation, Score
@@ -47,6 +47,7 @@ def command(
     beam: BeamOption = None,
     settings: SetOption = None,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """BLEU, chrF, chrF++ and TER with sacreBLEU's signatures and 95 % confidence intervals."""

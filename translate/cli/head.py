@@ -16,7 +16,7 @@ from translate.cli.align import (
     parse_shift,
     spans_of,
 )
-from translate.cli.options import DeviceOption, RunArgument
+from translate.cli.options import DeviceOption, PluginOption, RunArgument
 
 
 def command(
@@ -66,6 +66,7 @@ def command(
     learning_rate: Annotated[float, typer.Option(min=0.0, help="At the start of a round; falls to nothing.")] = 1e-3,
     seed: Annotated[int, typer.Option(min=0, help="Of the drawn pairs, their order, and the heads' start.")] = 1,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
 ) -> None:
     """Train an alignment head for each of two runs, for `translate align --head`."""
     from translate.alignment.extract import Extraction

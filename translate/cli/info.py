@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from translate.cli.options import RunArgument
+from translate.cli.options import PluginOption, RunArgument
 
 if TYPE_CHECKING:  # pydantic takes a while, and `--help` imports this file
     from translate.config import ModelConfig
@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # pydantic takes a while, and `--help` imports this file
 def command(
     run: RunArgument,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    plugin: PluginOption = None,
 ) -> None:
     """What a run is: its model, its data, its checkpoints and scores."""
     import json
@@ -49,7 +50,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "languages": f"{config.data.source_lang} → {config.data.target_lang}",
         "encoder": f"{model.encoder.kind}, {model.encoder.layers} × {model.encoder.width}, {model.encoder.summary}",
         "decoder": f"{model.decoder.kind}, {model.decoder.layers} × {model.decoder.width}, {model.decoder.cell}",
-        "attention": "none" if model.decoder.kind == "plain" else attention,
+        "attention": attention if model.attends else "none",
         "parameters": sum(tensor.numel() for tensor in best.weights().values()),
         "vocabulary": [source.size, target.size],
         "best": best.name,
@@ -58,6 +59,8 @@ def describe_run(path: RunArgument) -> dict[str, object]:
         "training_minutes": round(newest["seconds"] / 60, 2),
         "checkpoints": [checkpoint.name for checkpoint in run.checkpoints()],
     }
+    if run.plugins():
+        facts["plugins"] = [f"{plugin.name} ({', '.join(plugin.members)})" for plugin in run.plugins()]
     test = path / "translations" / "test.json"
     if test.is_file():
         facts["test_bleu"] = json.loads(test.read_text())["bleu"]["score"]

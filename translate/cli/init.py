@@ -107,10 +107,10 @@ def commented_config(values: dict[str, dict[str, Any]]) -> str:
 
 
 def _write_section(lines: list[str], prefix: str, section: Any, values: dict[str, Any]) -> None:
-    from typing import Literal, get_args, get_origin
-
     import tomli_w
     from pydantic_core import PydanticUndefined
+
+    from translate.config import choices
 
     inner = []
     for name, field in section.model_fields.items():
@@ -118,8 +118,8 @@ def _write_section(lines: list[str], prefix: str, section: Any, values: dict[str
             inner.append((name, field.annotation))
             continue
         lines += ["", *(f"# {line}" for line in (field.description or "").split("\n"))]
-        if get_origin(field.annotation) is Literal:
-            lines.append(f"# One of: {', '.join(get_args(field.annotation))}.")
+        if choices(section, name):
+            lines.append(f"# One of: {', '.join(choices(section, name))}.")
         if name in values:
             lines.append(tomli_w.dumps({name: values[name]}).strip())
         elif field.default is None or field.default is PydanticUndefined:

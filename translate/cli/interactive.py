@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
+from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,11 @@ The arrow keys bring back earlier lines. Ctrl-C stops a sentence."""
 
 
 def command(
-    run: RunArgument, beam: BeamOption = None, settings: SetOption = None, device: DeviceOption = "auto"
+    run: RunArgument,
+    beam: BeamOption = None,
+    settings: SetOption = None,
+    device: DeviceOption = "auto",
+    plugin: PluginOption = None,
 ) -> None:
     """A prompt: type a sentence, see its translation, its rivals, and where the model looked."""
     from rich.console import Console

@@ -24,6 +24,26 @@ SetOption = Annotated[
 ]
 
 
+def _load_plugins(paths: list[Path] | None) -> list[Path] | None:
+    if paths:
+        from translate.models.plugins import load_plugins
+
+        load_plugins(paths)
+    return paths
+
+
+PluginOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        is_eager=True,
+        callback=_load_plugins,
+        help="A Python file with members of your own for the zoo. Repeatable.",
+    ),
+]
+
+
 def load_translator(
     run: Path,
     beam: int | None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from translate.cli.options import DeviceOption, RunArgument
+from translate.cli.options import DeviceOption, PluginOption, RunArgument
 
 if TYPE_CHECKING:
     from translate.decoding.translator import Translation
@@ -19,6 +19,7 @@ def command(
     target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
     tokens: Annotated[bool, typer.Option("--tokens", help="Add the log probability of every piece.")] = False,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """The log probability of given translations: per line the sum, the number of pieces and the mean over them."""

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from translate.cli.options import BeamOption, DeviceOption, RunArgument, SetOption
+from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArgument, SetOption
 
 if TYPE_CHECKING:
     from translate.decoding.translator import Translation, Translator
@@ -51,6 +51,7 @@ def command(
     append: Annotated[bool, typer.Option("--append", help="Go on where --output ends.")] = False,
     settings: SetOption = None,
     device: DeviceOption = "auto",
+    plugin: PluginOption = None,
 ) -> None:
     """Translate line by line: one line in, one line out, in order, as they come."""
     from translate.cli.align import check_directions

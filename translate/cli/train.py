@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from translate.cli.options import PluginOption
+
 
 def command(
     config: Annotated[
@@ -30,6 +32,7 @@ def command(
         bool, typer.Option("--reverse", help="Train the other direction: source and target swapped.")
     ] = False,
     no_test: Annotated[bool, typer.Option("--no-test", help="Do not score the test set at the end.")] = False,
+    plugin: PluginOption = None,
 ) -> None:
     """Learn a tokenizer, train a model, and score it on the test set."""
     from translate.checkpoint import Run
@@ -42,6 +45,7 @@ def command(
     if reverse:
         settings = reverse_config(settings)
     path = run or default_run(config, reverse)
+    with_plugins = [word for file in plugin or () for word in ("--plugin", str(file))]
     follows = os.environ.get("RANK", "0") != "0"  # one of torchrun's processes that is not the first
     reporter = Reporter(quiet=follows)
     try:
@@ -54,9 +58,9 @@ def command(
         if follows:
             raise SystemExit(128 + stop.signal_number) from None
         words = ["translate", "train", str(config), *(overrides or ()), "--run", str(path), "--resume"]
-        again = shlex.join(words + ["--reverse"] * reverse + ["--no-test"] * no_test)
+        again = shlex.join(words + ["--reverse"] * reverse + ["--no-test"] * no_test + with_plugins)
         raise Stopped(stop.signal_number, f"{str(stop) or 'Stopped.'}\nGo on with: {again}") from None
-    reporter.say(f"The run is in {path}. Try: translate interactive {shlex.quote(str(path))}")
+    reporter.say(f"The run is in {path}. Try: {shlex.join(['translate', 'interactive', str(path), *with_plugins])}")
 
 
 def default_run(config: Path, reverse: bool = False) -> Path:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from translate.cli.options import PluginOption
+
+if TYPE_CHECKING:  # pydantic takes a while, and `--help` imports this file
+    from translate.config.declarations import Declaration
 
 
 class Extra(NamedTuple):
@@ -77,7 +83,7 @@ EXTRAS = {
 }
 
 
-def command() -> None:
+def command(plugin: PluginOption = None) -> None:
     """The encoders, decoders, scores, scopes and selections, with their formulas and papers."""
     from rich.console import Console
     from rich.padding import Padding
@@ -92,26 +98,15 @@ def command() -> None:
     for setting, members in zoo().items():
         console.print(Text(setting, style="bold"))
         for name, member in members.items():
-            summary = (member.__doc__ or "").split("\n")[0]
-            show(name, member.formula, f"{summary} {member.when} [{member.paper}]")
+            show(name, member.formula, f"{member.summary} {member.when} [{member.paper}]")
         console.print()
     console.print(Text("beside them, with any member unless it is refused with a reason", style="bold"))
     for setting, extra in EXTRAS.items():
         show(setting, extra.formula, f"{extra.summary} [{extra.paper}]")
 
 
-def zoo() -> dict[str, dict[str, Any]]:
+def zoo() -> dict[str, Mapping[str, Declaration]]:
     """Every table of the algebra, under the setting that chooses from it."""
-    from translate.models.attention import SCOPES, SELECTIONS
-    from translate.models.decoders import DECODERS
-    from translate.models.encoders import ENCODERS, SUMMARIES
-    from translate.models.scores import SCORES
+    from translate.config.members import MEMBERS
 
-    return {
-        "model.encoder.kind": {**ENCODERS},
-        "model.encoder.summary": {**SUMMARIES},
-        "model.decoder.kind": {**DECODERS},
-        "model.attention.score": {**SCORES},
-        "model.attention.scope": {**SCOPES},
-        "model.attention.selection": {**SELECTIONS},
-    }
+    return {f"model.{setting}": members for setting, members in MEMBERS.items()}

@@ -96,7 +96,8 @@ def by_head(translator: Translator, translations: Sequence[Translation]) -> list
 def check_attention(translator: Translator) -> None:
     """Refuse a run that has nothing to align by."""
     if translator.model.decoder.attention is None:
-        raise UserError("This run's decoder is 'plain': it has no attention, so there is nothing to align by.")
+        kind = translator.model.decoder.name
+        raise UserError(f"This run's decoder is '{kind}': it has no attention, so there is nothing to align by.")
 
 
 def align_translations(

@@ -12,10 +12,10 @@ from translate.decoding.hypotheses import (
     History,
     Hypothesis,
     advance,
-    for_steps,
+    for_hypotheses,
+    for_search,
     likeliest,
     normalise,
-    share,
     start,
     start_totals,
 )
@@ -41,7 +41,7 @@ def beam_search(
     scores, which loses nothing against `full`, when all places are taken.
     """
     rules = rules or Rules(source, search)
-    source = for_steps(model, source, search.beam)
+    source = for_search(model, source, search.beam)
     check_beam(search, num_best, rules.required is not None)
     beam, groups, required = search.beam, search.groups, rules.required
     size = beam // groups  # places of a group
@@ -91,7 +91,7 @@ def beam_search(
             required.follow(parents, tokens)
         before, sentences = sentences, places // beam
         if len(sentences) and not torch.equal(before, sentences):
-            rows = share(model, source, sentences)
+            rows = for_hypotheses(model, source, sentences)
     return history.best(num_best, source.valid, most=beam if groups > 1 else None)
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from translate.models.seq2seq import Seq2Seq
-from translate.models.state import EncodedSource, Rows, State
+from translate.models.state import EncodedSource, RowSelectable, State
 
 
 @dataclass(frozen=True)
-class JointSource(Rows):
+class JointSource(RowSelectable):
     """A batch of sources, read by every member."""
 
     members: tuple[EncodedSource, ...]
@@ -34,7 +34,7 @@ class JointSource(Rows):
 
 
 @dataclass(frozen=True)
-class JointState(Rows):
+class JointState(RowSelectable):
     """The members between two steps."""
 
     members: tuple[State, ...]
@@ -63,17 +63,17 @@ class Ensemble:
         """As `Seq2Seq.encode`."""
         return JointSource(tuple(model.encode(src, src_valid, src_lengths) for model in self.models))
 
-    def for_steps(self, source: AnySource, hypotheses: int) -> JointSource:
-        """As `Seq2Seq.for_steps`."""
+    def for_search(self, source: AnySource, hypotheses: int) -> JointSource:
+        """As the decoders' `for_search`."""
         assert isinstance(source, JointSource)
         members = zip(self.models, source.members, strict=True)
-        return JointSource(tuple(model.for_steps(one, hypotheses) for model, one in members))
+        return JointSource(tuple(model.decoder.for_search(one, hypotheses) for model, one in members))
 
-    def share(self, source: AnySource, sentences: Tensor) -> JointSource:
-        """As `Seq2Seq.share`."""
+    def for_hypotheses(self, source: AnySource, sentences: Tensor) -> JointSource:
+        """As the decoders' `for_hypotheses`."""
         assert isinstance(source, JointSource)
         members = zip(self.models, source.members, strict=True)
-        return JointSource(tuple(model.share(one, sentences) for model, one in members))
+        return JointSource(tuple(model.decoder.for_hypotheses(one, sentences) for model, one in members))
 
     def start(self, source: AnySource) -> JointState:
         """As the decoders' `start`."""
@@ -85,12 +85,12 @@ class Ensemble:
         """One step of all rows: log probabilities (N, V), the next state, weights (N, S)."""
         assert isinstance(source, JointSource)
         assert isinstance(state, JointState)
-        all_log_probs, states, looks = [], [], []
+        all_log_probs, states, all_weights = [], [], []
         for model, before, one in zip(self.models, state.members, source.members, strict=True):
             features, after, weights = model.decoder.step(tokens, before, one)
-            all_log_probs.append(model.decoder.output(features, weights, one))
+            all_log_probs.append(model.decoder.output.log_probs(features, weights, one))
             states.append(after)
             if weights is not None:
-                looks.append(weights)
+                all_weights.append(weights)
         mean = torch.logsumexp(torch.stack(all_log_probs), dim=0) - math.log(len(self.models))  # (N, V)
-        return mean, JointState(tuple(states)), torch.stack(looks).mean(dim=0) if looks else None
+        return mean, JointState(tuple(states)), torch.stack(all_weights).mean(dim=0) if all_weights else None

@@ -117,23 +117,23 @@ def advance(
     assert isinstance(state, State)
     assert isinstance(source, EncodedSource)
     features, state, weights = model.decoder.step(tokens, state, source)
-    return model.decoder.output(features, weights, source), state, weights
+    return model.decoder.output.log_probs(features, weights, source), state, weights
 
 
-def for_steps(model: Seq2Seq | Ensemble, source: AnySource, hypotheses: int) -> AnySource:
-    """The source as the steps of so many hypotheses of each sentence want it."""
+def for_search(model: Seq2Seq | Ensemble, source: AnySource, hypotheses: int) -> AnySource:
+    """The source prepared for steps with this number of hypotheses of each sentence."""
     if isinstance(model, Ensemble):
-        return model.for_steps(source, hypotheses)
+        return model.for_search(source, hypotheses)
     assert isinstance(source, EncodedSource)
-    return model.for_steps(source, hypotheses)
+    return model.decoder.for_search(source, hypotheses)
 
 
-def share(model: Seq2Seq | Ensemble, source: AnySource, sentences: Tensor) -> AnySource:
-    """The source for rows that stand for these sentences (N,), ascending."""
+def for_hypotheses(model: Seq2Seq | Ensemble, source: AnySource, sentences: Tensor) -> AnySource:
+    """The source for rows that belong to these sentences (N,), ascending."""
     if isinstance(model, Ensemble):
-        return model.share(source, sentences)
+        return model.for_hypotheses(source, sentences)
     assert isinstance(source, EncodedSource)
-    return model.share(source, sentences)
+    return model.decoder.for_hypotheses(source, sentences)
 
 
 def start(model: Seq2Seq | Ensemble, source: AnySource) -> AnyState:

@@ -1,40 +1,29 @@
-"""Weights that no longer change, laid out for products with few rows."""
+"""Copies of a model that search owns: its weights as search reads them fastest, which can no longer train."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
 
-from translate.models.decoders import OutputLayer
-from translate.models.loops import Product
-from translate.models.recurrence import Layer
+from translate import kernels
+from translate.models.decoders import RecurrentDecoder
 from translate.models.seq2seq import Seq2Seq
 
-_MOST_HOISTED = 1 << 24  # numbers that may be looked up instead of being computed: 64 MiB
+MAX_TABLE = 1 << 24  # elements of a table of tokens: 64 MiB
 
 
 @torch.no_grad()
-def pack(model: Seq2Seq) -> None:
-    """Lay out the matrices as products read them, the same numbers and shapes, and look up what tokens alone give.
-
-    By oneDNN where that pays (`Laid`); else column by column, with which products of 5 and 64 rows run 1.1 to 1.5 times
-    as fast on Intel's processors (docs/search.md). A model that goes on to train should not be packed.
-    """
-    if next(model.parameters()).device.type != "cpu":
-        return
-    for module in model.modules():
-        if isinstance(module, Product | OutputLayer):
-            module.settle()
-    recurrent = [layer.recurrent for layer in model.encoder.modules() if isinstance(layer, Layer)]
-    for module in (*model.decoder.modules(), *recurrent):
-        if isinstance(module, nn.Linear) and getattr(module, "laid", None) is None:
-            module.weight = nn.Parameter(_by_column(module.weight), requires_grad=False)
-    if model.decoder.stack.first.input.out_features * model.decoder.embed.table.num_embeddings <= _MOST_HOISTED:
-        model.decoder.hoist_all()
-    out = model.decoder.out
-    if out.laid is None:  # a matrix of its own: rows of embeddings are read faster where they lie together
-        out.weight = nn.Parameter(_by_column(out.weight), requires_grad=False)
+def packed_for_search(model: Seq2Seq) -> Seq2Seq:
+    """The model with packed weights, and with a table of what the decoder makes of each token alone."""
+    model.eval()
+    packed = kernels.packed(model)
+    decoder = packed.decoder
+    if packed is not model and isinstance(decoder, RecurrentDecoder):
+        table = decoder.embed.table.weight
+        if decoder.from_token(table[:1]).size(1) * len(table) <= MAX_TABLE:
+            decoder.token_table = decoder.from_token(table)
+    return packed
 
 
-def _by_column(weight: Tensor) -> Tensor:
-    return weight.detach().t().contiguous().t()
+def int8_for_search(model: Seq2Seq) -> Seq2Seq:
+    """The model with products in 8 bits in the decoder: faster and a little less exact."""
+    return kernels.int8(model, "decoder")

@@ -21,8 +21,7 @@ from translate.decoding.beam import beam_search, check_beam
 from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
-from translate.decoding.int8 import with_int8
-from translate.decoding.packing import pack
+from translate.decoding.packing import int8_for_search, packed_for_search
 from translate.decoding.rules import Pieces, Rules, Wish
 from translate.decoding.sampling import sample
 from translate.decoding.words import banned_pieces, make_wishes, replace_unknown
@@ -97,10 +96,8 @@ class Translator:
                     f"{other.path} and {path} have different tokenizers, so their words cannot be averaged. "
                     f"Train one from the other's with train.init_from, or with the same data, seed and [tokenizer]."
                 )
-            others.append(other.load_model().to(device))
-        model = run.load_model().to(device)
-        for one in (model, *others):
-            pack(one)
+            others.append(packed_for_search(other.load_model().to(device)))
+        model = packed_for_search(run.load_model().to(device))
         return cls(model, source, target, run.config().search, device, others)
 
     @cached_property
@@ -111,7 +108,7 @@ class Translator:
     @cached_property
     def small_network(self) -> Seq2Seq | Ensemble:
         """The same with products in 8 bits."""
-        return _together([with_int8(model) for model in self.models])
+        return _together([int8_for_search(model) for model in self.models])
 
     def translate(
         self,
@@ -179,7 +176,7 @@ class Translator:
             gold = []
             for model, decoded, source in members:
                 weights = None if decoded.weights is None else decoded.weights[:, t]
-                log_probs = model.decoder.output(decoded.features[:, t], weights, source)  # (B, V)
+                log_probs = model.decoder.output.log_probs(decoded.features[:, t], weights, source)  # (B, V)
                 gold.append(log_probs.gather(1, tokens.unsqueeze(1)))  # (B, 1)
             columns.append(torch.logsumexp(torch.stack(gold), dim=0) - math.log(len(gold)) if gold[1:] else gold[0])
         steps = torch.cat(columns, dim=1) * moved.tgt_valid  # (B, T)

@@ -14,7 +14,7 @@ from translate.decoding.hypotheses import (
     History,
     Hypothesis,
     advance,
-    for_steps,
+    for_search,
     normalise,
     start,
     start_totals,
@@ -40,7 +40,7 @@ def walk(
     """`copies` hypotheses for each sentence, side by side, with their attention if it is asked for."""
     rules = rules or Rules(source, search)
     assert rules.required is None, "beam_search looks for required words"
-    source = for_steps(model, source, copies)
+    source = for_search(model, source, copies)
     units = torch.arange(source.tokens.size(0) * copies, device=source.tokens.device)  # (N,), which rows still live
     whole = source if copies == 1 else source.select(units // copies)
     totals = start_totals(whole)  # (N,)

@@ -22,6 +22,7 @@ from translate.alignment.formats import DAMAGED_NPZ
 from translate.checkpoint import MANIFEST, MODEL, Run, write_file
 from translate.decoding.translator import Translation, Translator
 from translate.errors import RunError
+from translate.models.plugins import plugins_of
 
 FORMAT = 1  # to be raised when the same key would mean other translations
 MOST_LINES = 20_000  # larger inputs are translated anew: their attention would fill the disk
@@ -61,6 +62,7 @@ def translate_kept(
 def _key(run: Run, translator: Translator, sources: Sequence[str], first_line: int) -> str:
     """All that decides the translations, as one hash."""
     manifest = json.loads((run.best().path / MANIFEST).read_text())
+    plugins = [plugin.sha256 for plugin in plugins_of(run.config().model.members)]
     parts = {
         "format": FORMAT,
         "model": manifest["sha256"][MODEL],
@@ -70,6 +72,7 @@ def _key(run: Run, translator: Translator, sources: Sequence[str], first_line: i
         "device": translator.device.type,
         "source": hashlib.sha256("\n".join(sources).encode()).hexdigest(),
         "lines": len(sources),
+        **({"plugins": plugins} if plugins else {}),
         **({"first_line": first_line} if translator.search.sample else {}),  # draws go by the number of the line
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from translate.models.attention import masked_softmax
-from translate.models.loops import Product
+from translate.kernels import FastLinear
+from translate.models.layers import masked_softmax
 from translate.models.seq2seq import Seq2Seq, initialise
 
 OFFSETS = (-1, 0, 1, 2)  # steps whose attention is a hint for piece t, beside its own
@@ -112,4 +112,5 @@ def shifted(steps: Tensor, offset: int, lengths: Tensor) -> Tensor:
 
 
 def _mlp(inputs: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.LayerNorm(inputs), Product(inputs, width), nn.Tanh(), Product(width, width, bias=False))
+    hidden, out = FastLinear(inputs, width), FastLinear(width, width, bias=False)
+    return nn.Sequential(nn.LayerNorm(inputs), hidden, nn.Tanh(), out)

@@ -7,15 +7,18 @@ import math
 from torch import Tensor, nn
 
 from translate.config import ModelConfig
-from translate.models.decoders import DECODERS, CopyGate, TokenEmbedding
-from translate.models.encoders import ENCODERS, SUMMARIES
-from translate.models.recurrence import Layer
+from translate.models.decoders import DECODERS
+from translate.models.encoders import ENCODERS
+from translate.models.layers import SelfAttention, TokenEmbedding
+from translate.models.output import CopyGate
+from translate.models.recurrence import RecurrentLayer
 from translate.models.scores import Score
 from translate.models.state import Decoded, EncodedSource
+from translate.models.summaries import SUMMARIES
 
 
 class Seq2Seq(nn.Module):
-    """An encoder and a decoder. `encode` and `decoder.step` serve search, `forward` serves training."""
+    """An encoder and a decoder: `encode` and `decoder.step` are for search, `forward` is for training."""
 
     def __init__(self, config: ModelConfig, src_vocabulary: int, tgt_vocabulary: int, max_length: int) -> None:
         """`max_length` is the longest source in pieces; only a score by position needs it."""
@@ -30,6 +33,7 @@ class Seq2Seq(nn.Module):
         self.src_embed = TokenEmbedding(src_table, config.embedding.dropout, config.encoder.word_dropout)
         self.encoder = ENCODERS[config.encoder.kind](width, config.encoder)
         memory_width = self.encoder.output_width
+        self.self_attention = SelfAttention(memory_width) if config.encoder.self_attention else None
         self.summary = SUMMARIES[config.encoder.summary](memory_width)
         self.decoder = DECODERS[config.decoder.kind](config, memory_width, tgt_table, max_length + 1)
         initialise(self)
@@ -37,6 +41,9 @@ class Seq2Seq(nn.Module):
     def encode(self, src: Tensor, src_valid: Tensor, src_lengths: Tensor, progress: float = 1.0) -> EncodedSource:
         """src (B, S), src_valid (B, S), src_lengths (B,) on the CPU; `progress` is the share of training done."""
         memory, final = self.encoder(self.src_embed(src), src_valid, src_lengths)  # (B, S, D), (B, D)
+        if self.self_attention is not None:
+            memory = self.self_attention(memory, src_valid)
+        memory = memory * src_valid.unsqueeze(-1)  # zero at padding
         summary = self.summary(memory, final, src_valid)  # (B, D)
         return EncodedSource(src, memory, src_valid, self.decoder.prepare(memory, src_valid), summary, progress)
 
@@ -53,14 +60,6 @@ class Seq2Seq(nn.Module):
         source = self.encode(src, src_valid, src_lengths, progress)
         return self.decoder(tgt_in, source, tgt_lengths), source
 
-    def for_steps(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
-        """The source as search wants it, with what steps read and nothing else, because rows are copied."""
-        return self.decoder.for_steps(source, hypotheses)
-
-    def share(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
-        """The source for rows that stand for these sentences (N,), ascending."""
-        return self.decoder.share(source, sentences)
-
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
@@ -76,5 +75,5 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, nn.Embedding):  # so that a tied output starts near zero
             nn.init.normal_(module.weight, std=1.0 / math.sqrt(module.embedding_dim))
             module.weight.data[0].zero_()
-        elif isinstance(module, Layer | Score | CopyGate):
+        elif isinstance(module, RecurrentLayer | Score | CopyGate):
             module.initialise()

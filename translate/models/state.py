@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
+from translate.models.recurrence import Hidden
+
+if TYPE_CHECKING:
+    from translate.models.source_views import Attended
+
 Pick = Callable[[Tensor], Tensor]
 
 
-class Rows:
+class RowSelectable:
     """A dataclass of tensors that share their first dimension, so that rows can be picked from all of them at once."""
 
     def select(self, rows: Tensor) -> Self:
@@ -29,7 +34,7 @@ class Rows:
 
 
 def _map(value: Any, pick: Pick, done: dict[int, Tensor]) -> Any:
-    """`done` has what was picked before: a tensor that stands in two places is picked once and stays in both."""
+    """`done` holds what was picked before: a tensor that stands in two places is picked once and stays in both."""
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, Tensor):
@@ -40,34 +45,30 @@ def _map(value: Any, pick: Pick, done: dict[int, Tensor]) -> Any:
         return tuple(_map(part, pick, done) for part in value)
     if isinstance(value, dict):
         return {name: _map(part, pick, done) for name, part in value.items()}
-    assert isinstance(value, Rows), f"cannot pick rows of {type(value).__name__}"
+    assert isinstance(value, RowSelectable), f"cannot pick rows of {type(value).__name__}"
     return value._mapped(pick, done)
 
 
 @dataclass(frozen=True)
-class SourceCache(Rows):
+class SourceCache(RowSelectable):
     """All that attention needs of the source and that does not change while the target is written."""
 
     keys: Tensor  # (B, G, S, A / G)
-    values: Tensor  # (B, G, S, C / G), or of more rows, of which the first count
-    read: Tensor | None = None  # (B, 1, S, R), what the recurrence makes of the values: then looks find this, summed up
-
-    def first(self, count: int) -> SourceCache:
-        """What is summed up stays whole: `mix` takes what it needs, and the gradient is formed in one place."""
-        return replace(self, keys=self.keys[:count])
+    values: Tensor  # (B, G, S, C / G)
+    projected_values: Tensor | None = None  # (B, 1, S, R + F), in search: what recurrence and readout make of them
 
 
 @dataclass(frozen=True)
 class Sharing:
     """How rows of a search share sentences: those of a sentence are neighbours, at most K of them."""
 
-    sentences: Tensor  # (N,), whose each row is, ascending
-    slots: Tensor | None  # (N,), where it stands in the flat (B, K) table; None where all of that is taken
+    sentences: Tensor  # (N,), the sentence of each row, ascending
+    slots: Tensor | None  # (N,), the place of each row in the flat (B, K) table; None where all places are taken
     shape: tuple[int, int]  # B, K
 
     @classmethod
     def of(cls, sentences: Tensor, num_sentences: int) -> Sharing:
-        """`sentences` (N,) are numbered from 0 and each has a row at least."""
+        """`sentences` (N,) are numbered from 0, and each has at least one row."""
         counts = sentences.bincount(minlength=num_sentences)  # (B,)
         shape = num_sentences, int(counts.max())
         if len(sentences) == math.prod(shape):
@@ -88,7 +89,7 @@ class Sharing:
 
 
 @dataclass(frozen=True)
-class EncodedSource(Rows):
+class EncodedSource(RowSelectable):
     """A batch of sources, read."""
 
     tokens: Tensor  # (B, S)
@@ -97,32 +98,51 @@ class EncodedSource(Rows):
     cache: SourceCache | None  # None for a decoder without attention
     summary: Tensor  # (B, D)
     progress: float = 1.0  # the share of training that is done, for what is annealed
-    sharing: Sharing | None = None  # where several rows of a search look at one sentence; else row by row
+    sharing: Sharing | None = None  # in search, where several rows attend to one sentence
 
     def shared(self, sentences: Tensor) -> EncodedSource:
-        """The same for rows of which several may look at one sentence (N,), ascending, without a copy for each."""
+        """The same for rows of which several may attend to one sentence (N,), ascending, without a copy for each."""
         kept, renumbered = sentences.unique_consecutive(return_inverse=True)
         source = self if len(kept) == len(self.tokens) else self.select(kept)
         return replace(source, sharing=Sharing.of(renumbered, len(kept)))
 
-    def first(self, count: int) -> EncodedSource:
-        """The first rows, for the steps of a loop."""
-        cache = None if self.cache is None else self.cache.first(count)
-        return EncodedSource(
-            self.tokens[:count], self.memory[:count], self.valid[:count], cache, self.summary[:count], self.progress
-        )
 
-
-@dataclass(frozen=True)
-class State(Rows):
+@dataclass(frozen=True, kw_only=True)
+class State(RowSelectable):
     """A decoder between two steps."""
 
-    hidden: tuple[Tensor, ...]  # L × (B, H), and as many cells after them where the unit is an LSTM
-    position: Tensor  # (B,), how many steps were taken
-    fed: Tensor | None = None  # (B, F), the attentional vector of the step before, where it is fed back
-    coverage: Tensor | None = None  # (B, S), the weights of all steps so far, where they are asked for
-    masks: tuple[Tensor, ...] = ()  # variational dropout of this sentence
-    notes: dict[str, Tensor] = field(default_factory=dict)  # (B,) each, what the last step leaves for the loss
+    position: Tensor  # (B,), the number of steps taken
+    loss_terms: dict[str, Tensor] = field(default_factory=dict)  # (B,) each, what the last step leaves for the loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentState(State):
+    """The state of a recurrent decoder."""
+
+    hidden: Hidden  # of each layer h (B, H), and for an LSTM its cell
+    fed: Tensor | None = None  # (B, F), Luong's attentional vector of the step before, where it is fed back
+    coverage: Tensor | None = None  # (B, S), the sum of the weights of all steps, where it is asked for
+    masks: tuple[Tensor, ...] = ()  # (B, H) each, variational dropout of this sentence
+
+    @property
+    def top(self) -> Tensor:
+        """The state (B, H) of the top layer."""
+        return self.hidden[-1][0]
+
+    def next(self, hidden: Hidden, attended: Attended | None = None, fed: Tensor | None = None) -> RecurrentState:
+        """The state after a step."""
+        coverage = None
+        if self.coverage is not None:
+            assert attended is not None
+            coverage = self.coverage + attended.weights
+        return RecurrentState(
+            hidden=hidden,
+            position=self.position + 1,
+            fed=fed,
+            coverage=coverage,
+            masks=self.masks,
+            loss_terms={} if attended is None else attended.loss_terms,
+        )
 
 
 @dataclass(frozen=True)
@@ -131,4 +151,4 @@ class Decoded:
 
     features: Tensor  # (B, T, F)
     weights: Tensor | None  # (B, T, S), the mean over heads; None without attention
-    notes: dict[str, Tensor] = field(default_factory=dict)  # (B, T) each, what the loss needs besides
+    loss_terms: dict[str, Tensor] = field(default_factory=dict)  # (B, T) each, extra losses by name

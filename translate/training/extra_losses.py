@@ -47,16 +47,16 @@ def extra_losses(
 
     A draw of hard attention is judged by R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
     """
-    notes, losses = decoded.notes, dict[str, Tensor]()
-    if "coverage" in notes:
-        losses["coverage"] = config.coverage_loss * notes["coverage"][tgt_valid].sum()
-    if "choice" in notes:
+    terms, losses = decoded.loss_terms, dict[str, Tensor]()
+    if "coverage" in terms:
+        losses["coverage"] = config.coverage_loss * terms["coverage"][tgt_valid].sum()
+    if "choice" in terms:
         reward = gold.flip(1).cumsum(dim=1).flip(1)[tgt_valid]  # (N,)
         if not scale.batches:
             scale.update(reward, torch.ones_like(reward))
-        left = (reward - scale.mean) / scale.deviation - notes["baseline"][tgt_valid]  # (N,), with the baseline's grad
-        losses["choice"] = -(left.detach() / scale.left * notes["choice"][tgt_valid]).sum()
+        left = (reward - scale.mean) / scale.deviation - terms["baseline"][tgt_valid]  # (N,), with the baseline's grad
+        losses["choice"] = -(left.detach() / scale.left * terms["choice"][tgt_valid]).sum()
         losses["baseline"] = left.square().sum() / 2
-        losses["entropy"] = -config.entropy * notes["entropy"][tgt_valid].sum()
+        losses["entropy"] = -config.entropy * terms["entropy"][tgt_valid].sum()
         scale.update(reward, left.detach())
     return losses

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from translate.checkpoint import TEMPORARY, Run, check_fit, write_file
+from translate.checkpoint import ENVIRONMENT, TEMPORARY, Run, check_fit, write_file
 from translate.config import HUB_PREFIX, Config, dump_config, resolve_threads
 from translate.data.dataset import PairDataset, content_key, prepare
 from translate.errors import ConfigError, DataError, RunError
 from translate.evaluation.evaluate import read_pairs, split_files
+from translate.models.plugins import changed_plugins
 from translate.models.seq2seq import Seq2Seq
 from translate.text.corpus import Corpus, find_corpus, joined, parallel_files, tidy
 from translate.text.tokenizer import Tokenizer, train_tokenizer
@@ -80,7 +81,10 @@ def open_prepared(run: Run) -> Job:
     return Job(config, run, source, target, train, valid, weights, *read_pairs(*split_files(run.path, "valid")))
 
 
-PREPARED = {".lock", ".job", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"}
+PREPARED = {
+    *(".lock", ".job", "data", "cache", "tokenizer.source.model", "tokenizer.target.model", "checkpoints"),
+    ENVIRONMENT,
+}
 
 
 def _create(config: Config, run: Run, test: bool, say: Say) -> None:
@@ -280,6 +284,8 @@ def _read_note(run: Run) -> dict[str, Any]:
 
 def merge_for_resume(config: Config, run: Run) -> Config:
     """The configuration to go on with; refuses what would make it another run, and changed data."""
+    for change in changed_plugins(run.plugins(), str(run.path)):
+        raise RunError(f"{change}. Give the file as it was, or start another --run.")
     old = run.config()
     if not config.train.threads:
         config = config.model_copy(update={"train": config.train.model_copy(update={"threads": old.train.threads})})

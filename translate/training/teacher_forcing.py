@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from translate import kernels
 from translate.config import TeacherForcingConfig
-from translate.models.loops import one_gradient
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 from translate.text.tokenizer import BOS, PAD
@@ -47,20 +47,20 @@ def decode_mixed(
     needless = coins.expand(num_rows, length).all(dim=0).tolist()  # at these steps nobody reads an own word
     forced = coins.expand(num_rows, length).to(tgt_in.device)  # (B, T)
     state, token = model.decoder.start(source), tgt_in[:, 0]
-    features, weights, notes = [], [], []
-    with one_gradient():
+    features, weights, loss_terms = [], [], []
+    with kernels.share_gradients():
         for t in range(length):
             feature, state, weight = model.decoder.step(token, state, source)
             features.append(feature)
             weights.append(weight)
-            notes.append(state.notes)
+            loss_terms.append(state.loss_terms)
             if t + 1 == length:
                 break
             token = tgt_in[:, t + 1]
             if not needless[t + 1]:
                 own = _own_word(model, feature, weight, source, config, generator)  # (B,)
                 token = torch.where(forced[:, t + 1], token, own)
-    return Decoded(torch.stack(features, dim=1), _stack_steps(weights), _stack_notes(notes))
+    return Decoded(torch.stack(features, dim=1), _stack_steps(weights), _stack_terms(loss_terms))
 
 
 def _stack_steps(weights: list[Tensor | None]) -> Tensor | None:
@@ -69,9 +69,9 @@ def _stack_steps(weights: list[Tensor | None]) -> Tensor | None:
     return torch.stack(there, dim=1) if there else None
 
 
-def _stack_notes(notes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The notes (B,) of all steps as (B, T)."""
-    return {name: torch.stack([one[name] for one in notes], dim=1) for name in (notes[0] if notes else ())}
+def _stack_terms(steps: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The loss terms (B,) of all steps as (B, T)."""
+    return {name: torch.stack([step[name] for step in steps], dim=1) for name in (steps[0] if steps else ())}
 
 
 @torch.no_grad()
@@ -83,7 +83,7 @@ def _own_word(
     config: TeacherForcingConfig,
     generator: torch.Generator,
 ) -> Tensor:
-    log_probs = model.decoder.output(feature, weight, source)  # (B, V)
+    log_probs = model.decoder.output.log_probs(feature, weight, source)  # (B, V)
     log_probs[:, [PAD, BOS]] = -torch.inf  # as in search, where they never follow
     if config.feed == "argmax":
         return log_probs.argmax(dim=-1)

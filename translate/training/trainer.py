@@ -29,6 +29,7 @@ from translate.models.seq2seq import Seq2Seq
 from translate.training.averaging import MovingAverage, average_weights, named_raw, split_raw
 from translate.training.compiling import compile_step
 from translate.training.distributed import ALONE, World
+from translate.training.environment import describe_start
 from translate.training.guided import Guide
 from translate.training.job import Job, other_run, start_vectors
 from translate.training.logging import MetricsLog, Reporter, minutes
@@ -91,6 +92,10 @@ class Trainer:
     def fit(self) -> None:
         """Train until the budget is used up, patience is lost, or a signal comes."""
         self._say_start()
+        if self.world.leads:
+            start = describe_start(self.device, self.precision.name, self.settings.threads)
+            starts = [*self.job.run.environment().get("starts", []), {"update": self.progress.step, **start}]
+            self.job.run.note_environment(starts=starts)
         lengths = self.job.train.src_lengths, self.job.train.tgt_lengths
         order = BatchOrder(*lengths, self.settings.batch_tokens, self.settings.seed, self.job.weights)
         where = self.progress.epoch, self.progress.position
@@ -522,8 +527,9 @@ class Trainer:
             f"Training {self.model.num_parameters:,} parameters on {self.device.type} in {self.precision.name} with "
             f"{self.settings.threads} threads; vocabulary {self.job.source.size:,} and {self.job.target.size:,}."
         )
-        if config.model.decoder.kind == "plain":
-            self.reporter.say("The plain decoder has no attention: [model.attention] is ignored.")
+        if not config.model.attends:
+            kind = config.model.decoder.kind
+            self.reporter.say(f"The {kind} decoder has no attention: [model.attention] is ignored.")
         if self.settings.steps is None:
             self.reporter.say(
                 "The budget is in minutes: the schedule follows the clock, so a resumed run is not bit-equal."

@@ -35,8 +35,16 @@ def cpu_family() -> int:
     return int(family) if family.isdecimal() else 0
 
 
-def settle() -> None:
-    """Wait politely at barriers, and keep memory that will be needed again. Called once, before torch is loaded."""
+KERNELS_VARIABLE = "TRANSLATE_KERNELS"
+
+
+def kernels_setting() -> str:
+    """Which kernels the environment asks for: "" for the fast ones, "reference" for their plain twins."""
+    return os.environ.get(KERNELS_VARIABLE, "")
+
+
+def tune_process() -> None:
+    """Let threads sleep at barriers, and let the allocator keep large blocks. Called once, before torch is loaded."""
     # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
     # made a training update 10 times slower; read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")

@@ -1,0 +1,271 @@
+"""Weights and values that a loop uses at every step: their gradients are formed once, after all steps.
+
+Autograd would add up a gradient of the weight's size at every step. Within `share_gradients()` each use only keeps its
+inputs and the gradient of its outputs; when the backward pass has gone through all steps, one product forms the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import Function, once_differentiable
+
+from translate.kernels import reference
+from translate.kernels.dispatch import kernel, uses_twin
+from translate.kernels.matmul import PackedWeight, linear, linear_no_grad, weight_gradient
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+
+class _Loop(NamedTuple):
+    """The weights and values that the steps of one loop have used so far."""
+
+    weights: dict[tuple[FastLinear, bool], SharedWeight]  # with and without the bias
+    values: dict[Tensor, _SharedValues]
+
+
+_loop: ContextVar[_Loop | None] = ContextVar("_loop", default=None)
+
+
+@contextmanager
+def share_gradients() -> Iterator[None]:
+    """Within, the gradients of `FastLinear`s and of weighted sums are formed once for all steps of a loop."""
+    token = _loop.set(_Loop({}, {}))
+    try:
+        yield
+    finally:
+        _loop.reset(token)
+
+
+def _current_loop(inputs: Tensor) -> _Loop | None:
+    """The loop we are in, if it shares gradients; under autocast and torch.compile autograd keeps its own way."""
+    if not torch.is_grad_enabled() or torch.is_autocast_enabled(inputs.device.type):
+        return None
+    return None if uses_twin("weighted_sum") else _loop.get()
+
+
+class DeferredGradients:
+    """Pairs of tensors that the backward passes of the steps add, for one backward pass that comes after them."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by backward pass
+
+    def add(self, one: Tensor, other: Tensor) -> None:
+        self._pairs.setdefault(torch._C._current_graph_task_id(), []).append((one, other))
+
+    def pop(self) -> list[tuple[Tensor, Tensor]]:
+        """All pairs that this backward pass has added, the last step first."""
+        return self._pairs.pop(torch._C._current_graph_task_id(), [])
+
+
+class GradientBuffer:
+    """Memory into which the steps of a loop write their gradients side by side, so that they need not be joined."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._tables: dict[int, Tensor] = {}  # by backward pass
+
+    def reserve(self, rows: int) -> slice:
+        """The rows into which the next step will write."""
+        self._rows += rows
+        return slice(self._rows - rows, self._rows)
+
+    def view(self, rows: slice, width: int, like: Tensor) -> Tensor:
+        """Room for two gradients of a step: (2, B, width). The first step writes last, and frees the buffer."""
+        task = torch._C._current_graph_task_id()
+        if task not in self._tables:
+            self._tables[task] = like.new_empty(2, self._rows, width)
+        return (self._tables[task] if rows.start else self._tables.pop(task))[:, rows]
+
+
+def concatenated(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors (B, …) one after the other (N, …): a view if they lie so in memory already, else a copy."""
+    first, *others = parts
+    end, base = first.data_ptr(), first.untyped_storage().data_ptr()
+    for part in parts:
+        if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != base:
+            return torch.cat(list(parts))
+        end += part.nbytes
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride()) if others else first
+
+
+# -- products with one weight ------------------------------------------------------------------------------------------
+
+
+class SharedWeight:
+    """One weight in one loop: forms the products of the steps and collects what its gradient needs.
+
+    `anchor` stands between the weight and the steps in the graph, so that its backward pass comes after theirs.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.uses = weight.detach(), 0
+        self.bias = None if bias is None else bias.detach()
+        self.deferred, self.buffer = DeferredGradients(), GradientBuffer()
+        self.anchor: Tensor = _WeightAnchor.apply(weight, bias, self.deferred)  # type: ignore[no-untyped-call]
+
+    def product(self, inputs: Tensor) -> Tensor:
+        """x Wᵀ + b of one step; a weight that is used once is not worth packing."""
+        self.uses += 1
+        return linear_no_grad(inputs, self.weight, self.bias) if self.uses == 1 else self._packed(inputs, self.bias)
+
+    def input_gradient(self, grads: Tensor) -> Tensor:
+        return linear_no_grad(grads, self.weight.t()) if self.uses == 1 else self._packed_transpose(grads)
+
+    @cached_property
+    def _packed(self) -> PackedWeight:
+        return PackedWeight(self.weight)
+
+    @cached_property
+    def _packed_transpose(self) -> PackedWeight:
+        return PackedWeight(self.weight.t())
+
+
+class _WeightAnchor(Function):
+    """Nothing on the way forward; on the way back the gradient of the weight, one product for all steps."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, deferred: DeferredGradients) -> Tensor:
+        ctx.deferred, ctx.biased = deferred, bias is not None
+        ctx.set_materialize_grads(False)
+        return weight.new_empty(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        pairs = ctx.deferred.pop()
+        if not pairs:
+            return None, None, None
+        inputs, grads = (concatenated(parts[::-1]) for parts in zip(*pairs, strict=True))
+        return weight_gradient(grads, inputs), grads.sum(dim=0) if ctx.biased else None, None
+
+
+class _SharedProduct(Function):
+    """The product of one step."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, anchor: Tensor, shared: SharedWeight) -> Tensor:
+        ctx.shared = shared
+        ctx.save_for_backward(inputs)
+        return shared.product(inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
+        (inputs,) = ctx.saved_tensors
+        ctx.shared.deferred.add(inputs, grad)
+        return ctx.shared.input_gradient(grad) if ctx.needs_input_grad[0] else None, None, None
+
+
+class FastLinear(nn.Linear):
+    """A linear map by the fastest products there are; where a loop uses it at every step, with one gradient for all."""
+
+    __hash__ = nn.Module.__hash__
+    packed: PackedWeight | None = None  # the weight, in a copy of a model that no longer changes
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self._product(inputs, self.bias)
+
+    def without_bias(self, inputs: Tensor) -> Tensor:
+        return self._product(inputs, None)
+
+    def shared(self, inputs: Tensor, biased: bool = True) -> SharedWeight | None:
+        """What the steps of the loop we are in share of this weight; None outside of a loop."""
+        loop, key = _current_loop(inputs), (self, biased)
+        if loop is None:
+            return None
+        if key not in loop.weights:
+            loop.weights[key] = SharedWeight(self.weight, self.bias if biased else None)
+        return loop.weights[key]
+
+    def _product(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
+        shared = self.shared(inputs, bias is not None)
+        if shared is None:
+            return linear(inputs, self.weight, bias)
+        flat = inputs.reshape(-1, self.in_features)
+        product: Tensor = _SharedProduct.apply(flat, shared.anchor, shared)  # type: ignore[no-untyped-call]
+        return product.view(*inputs.shape[:-1], self.out_features)
+
+
+# -- weighted sums of the same values ----------------------------------------------------------------------------------
+
+
+class _SharedValues:
+    """The values of one loop, which collect what their gradient needs; `anchor` is as that of a weight."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.deferred = DeferredGradients()
+        self.anchor: Tensor = _ValuesAnchor.apply(values, self.deferred)  # type: ignore[no-untyped-call]
+
+
+@kernel(reference.weighted_sum)
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Σ_s α_s v_s: weights (B, G, T, S), values (B, G, S, C) -> (B, G, T, C).
+
+    The values may have more rows than the weights; the first ones count. Steps that are to share the gradient of the
+    values have to give the same tensor.
+    """
+    loop = _current_loop(values)
+    if loop is None or not values.requires_grad:
+        return torch.matmul(weights, values[: len(weights)])
+    if values not in loop.values:
+        loop.values[values] = _SharedValues(values)
+    shared, detached = loop.values[values], values.detach()
+    total: Tensor = _WeightedSum.apply(weights, shared.anchor, detached, shared.deferred)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _WeightedSum(Function):
+    """One sum over values; keeps its weights (B, G, t, S) and the gradient of its result (B, G, t, C)."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, anchor: Tensor, values: Tensor, deferred: DeferredGradients) -> Tensor:
+        ctx.deferred = deferred
+        ctx.save_for_backward(weights, values)
+        return weights @ values[: len(weights)]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        weights, values = ctx.saved_tensors
+        ctx.deferred.add(weights, grad)
+        return grad @ values[: len(grad)].transpose(2, 3), None, None, None
+
+
+class _ValuesAnchor(Function):
+    """Nothing on the way forward; on the way back the gradient of the values, one product for all steps."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, deferred: DeferredGradients) -> Tensor:
+        ctx.deferred, ctx.rows = deferred, len(values)
+        ctx.set_materialize_grads(False)
+        return values.new_empty(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor | None) -> tuple[Tensor | None, None]:
+        pairs = ctx.deferred.pop()
+        if not pairs:
+            return None, None
+        # Rows leave a loop and never come back, so the first steps have the most rows.
+        (weights, grads), *fewer = (
+            [_queries_side_by_side(parts) for parts in zip(*same_rows, strict=True)]
+            for _, same_rows in groupby(reversed(pairs), key=lambda pair: len(pair[0]))
+        )
+        by_values = weights.transpose(2, 3) @ grads  # (B, G, S, C)
+        assert len(by_values) == ctx.rows, "the first step uses all rows, and a later one needs the first"
+        for weights, grads in fewer:
+            by_values[: len(grads)].flatten(0, 1).baddbmm_(weights.transpose(2, 3).flatten(0, 1), grads.flatten(0, 1))
+        return by_values, None
+
+
+def _queries_side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """The queries of several steps (B, G, t, C) one after the other: (B, G, T · t, C)."""
+    return concatenated(parts).unflatten(0, (len(parts), -1)).permute(1, 2, 0, 3, 4).flatten(2, 3)

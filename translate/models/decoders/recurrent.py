@@ -1,0 +1,191 @@
+"""What recurrent decoders share: how they start, step, and loop over all steps in training.
+
+The shape letters are those of translate/models/__init__.py; `gates` is 3 for a GRU and 4 for an LSTM.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from translate import kernels
+from translate.config import ModelConfig
+from translate.kernels import FastLinear, RowSchedule
+from translate.models.attention import Attention
+from translate.models.decoders.base import Decoder
+from translate.models.layers import Dropout
+from translate.models.recurrence import RecurrentStack
+from translate.models.source_views import Attended, ContextMatrices, PlainView, SearchView, SourceView, TrainingView
+from translate.models.state import Decoded, EncodedSource, RecurrentState
+
+_FEW_ROWS = 8  # a product with so few rows takes the time that reading the matrix takes, whatever their number
+
+
+class TokenInput(NamedTuple):
+    """The token that a step reads, embedded."""
+
+    embedded: Tensor  # (B, E)
+    prepared: Tensor  # (B, gates · H), what `from_token` makes of it, as W E y_{t−1} + b
+
+
+class Transition(NamedTuple):
+    """What a step gives."""
+
+    state: RecurrentState  # of the next step
+    output_state: Tensor  # (B, H), what the readout reads of it: s_t of the top layer, or Luong's ĥ_t
+    attended: Attended | None  # None without attention
+
+
+class RecurrentDecoder(Decoder[RecurrentState]):
+    """A decoder is four methods, which its own file defines; this class calls them in training and in search.
+
+    `context_matrices` names the matrices that it applies to the context c_t. They are applied by a `SourceView`, which
+    knows when that is fastest, so that a decoder gets C c_t and never c_t itself.
+    `from_token` is what a step makes of its token alone; in training it is called once for all steps.
+    `transition` is one step of attention and recurrence.
+    `readout` makes the features of which `output` makes probabilities; in training it is called once for all steps.
+    """
+
+    supports: ClassVar[tuple[str, ...]] = ("cell", "layers", "layer_norm", "variational", "coverage")
+    token_table: Tensor | None = None  # (V, gates · H), `from_token` of every token; search sets it on its own copy
+
+    def __init__(
+        self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int, *,
+        query_width: int | None = None, input_width: int | None = None, extra_width: int | None = None,
+    ) -> None:  # fmt: skip
+        """Widths of the query (H), of the inputs known before the loop (E) and of those known at their step (C)."""
+        super().__init__(config, memory_width, table, positions)
+        settings = config.decoder
+        self.dropout = Dropout(settings.dropout)
+        self.attention = None
+        if self.attends:
+            self.attention = Attention(config.attention, query_width or self.width, memory_width, positions)
+        self.context_width = memory_width if self.attention is None else self.attention.context_width  # C
+        self.stack = RecurrentStack(
+            input_width or config.embedding.width, self.context_width if extra_width is None else extra_width,
+            self.width, settings.layers, settings.dropout, settings.cell, settings.layer_norm,
+        )  # fmt: skip
+        self.bridge = FastLinear(memory_width, self.width * self.stack.num_tensors)
+
+    # -- the parts of a decoder ----------------------------------------------------------------------------------------
+
+    def context_matrices(self) -> ContextMatrices:
+        """The matrices that recurrence and readout apply to the context; None for one that takes the context itself."""
+        return ContextMatrices(recurrence=None, readout=None)
+
+    def from_token(self, embedded: Tensor) -> Tensor:
+        """What of a step depends on its token alone: (…, E) -> (…, gates · H)."""
+        return self.stack.lowest.input_gates(embedded)
+
+    @abstractmethod
+    def transition(self, token: TokenInput, state: RecurrentState, source: SourceView) -> Transition:
+        """One step of all rows."""
+
+    @abstractmethod
+    def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
+        """embedded (N, E), output_state (N, H) and C_o c (N, …) -> features (N, F), of one step or of all.
+
+        `projected_context` is what the readout's matrix makes of the context; None without attention.
+        """
+
+    # -- search and training -------------------------------------------------------------------------------------------
+
+    def start(self, source: EncodedSource) -> RecurrentState:
+        """s_0 = tanh(W summary), one part for each layer (Bahdanau et al. 2015, appendix A.2.2)."""
+        hidden = torch.tanh(self.bridge(source.summary))  # (B, L·H), for LSTMs (B, 2L·H)
+        coverage = None
+        if self.attention is not None and self.attention.covered is not None:
+            coverage = torch.zeros_like(source.tokens, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        return RecurrentState(
+            hidden=self.stack.hidden(hidden),
+            position=torch.zeros_like(source.tokens[:, 0]),
+            coverage=coverage,
+            masks=self.stack.masks(hidden) if self.config.decoder.variational else (),
+        )
+
+    def step(
+        self, token: Tensor, state: RecurrentState, source: EncodedSource
+    ) -> tuple[Tensor, RecurrentState, Tensor | None]:
+        embedded = self.embed(token)  # (B, E)
+        prepared = self.from_token(embedded) if self.token_table is None else self.token_table.index_select(0, token)
+        following, output_state, attended = self.transition(TokenInput(embedded, prepared), state, self._view(source))
+        if attended is None:
+            return self.readout(embedded, output_state, None), following, None
+        return self.readout(embedded, output_state, attended.to_readout), following, attended.weights
+
+    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
+        """With `lengths`, longest first, the last rows leave the loop when their sentences have ended."""
+        with kernels.share_gradients():
+            return self._loop(tgt_in, RowSchedule(tgt_in, lengths), source)
+
+    def _loop(self, tgt_in: Tensor, schedule: RowSchedule, source: EncodedSource) -> Decoded:
+        all_rows = view = self._training_view(source)
+        embedded = self.embed(schedule.flat(tgt_in))  # (N, E): for one step after the other the rows that take part
+        prepared = schedule.cut(self.from_token(embedded))
+        state, transitions = self.start(source), []
+        for token in map(TokenInput, embedded.split(schedule.rows), prepared):
+            num_rows = len(token.embedded)
+            if num_rows < len(state.position):
+                state, view = state.first(num_rows), view.first(num_rows)
+            transition = self.transition(token, state, view)
+            state = transition.state
+            transitions.append(transition)
+        output_states = torch.cat([transition.output_state for transition in transitions])  # (N, H)
+        weights, contexts = self._collected(schedule, all_rows, [transition.attended for transition in transitions])
+        loss_terms = {
+            name: schedule.padded(torch.cat([transition.state.loss_terms[name] for transition in transitions]))
+            for name in state.loss_terms
+        }
+        return Decoded(schedule.padded(self.readout(embedded, output_states, contexts)), weights, loss_terms)
+
+    def _collected(
+        self, schedule: RowSchedule, view: SourceView, attended: list[Attended | None]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The weights (B, T, S) of all steps, and what the readout's matrix makes of their contexts (N, …)."""
+        steps = [step for step in attended if step is not None]
+        if not steps:
+            return None, None
+        weights = schedule.padded(torch.cat([step.weights for step in steps]))
+        contexts = [step.to_readout for step in steps if step.to_readout is not None]
+        if contexts:
+            return weights, torch.cat(contexts)
+        return weights, schedule.flat(view.readout_contexts(weights))
+
+    # -- the source ----------------------------------------------------------------------------------------------------
+
+    def _view(self, source: EncodedSource) -> SourceView:
+        """The source as a single step sees it."""
+        projected = source.cache is not None and source.cache.projected_values is not None
+        return (SearchView if projected else PlainView)(self.attention, self.context_matrices(), source)
+
+    def _training_view(self, source: EncodedSource) -> SourceView:
+        """The source as the loop sees it."""
+        matrices = self.context_matrices()
+        has_both = all(matrix is not None for matrix in matrices)
+        linear = has_both and self.attention is not None and self.attention.is_one_sum
+        return (TrainingView if linear else PlainView)(self.attention, matrices, source)
+
+    def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
+        """Drop the memory, of which steps read only the cache, and apply both matrices to the values where that pays.
+
+        It does not pay with one hypothesis for each of many sentences, where it needs as many products as it saves.
+        Matrices in 8 bits are applied at each step.
+        """
+        source = replace(source, memory=source.memory[:, :0])
+        if self.attention is None or not self.attention.is_one_sum:
+            return source
+        matrices = self.context_matrices()
+        exact = all(isinstance(matrix, FastLinear) for matrix in matrices)
+        if not exact or (hypotheses == 1 and len(source.tokens) > _FEW_ROWS):
+            return source
+        return SearchView.prepare(matrices, source)
+
+    def for_hypotheses(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
+        """Hypotheses of a sentence share what is prepared, unless coverage changes it for each of them."""
+        if self.attention is None or self.attention.covered is not None:
+            return source.select(sentences)
+        return source.shared(sentences)

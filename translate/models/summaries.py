@@ -1,0 +1,90 @@
+"""Summaries: the one vector of the source that starts the decoder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from translate.kernels import FastLinear
+from translate.models.layers import masked_softmax
+from translate.models.member import Member
+
+
+class Summary(Member, nn.Module, ABC):
+    """Makes one vector (B, D) of memory and final state."""
+
+    reads_memory: ClassVar[bool] = True
+    """Whether it is made of the memory; else of the encoder's final state alone."""
+    informs: ClassVar[bool] = True
+    """Whether it says anything of the source, so that a decoder without attention can work."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
+        """memory (B, S, D), final state (B, D), valid (B, S) -> (B, D)."""
+
+
+class Last(Summary):
+    """The state in which each direction ended."""
+
+    name = "last"
+    formula = "[→h_{n−1}; ←h_0]"
+    paper = "Cho et al. 2014; Sutskever et al. 2014"
+    when = "The default, and the usual choice for plain."
+    reads_memory = False
+
+    def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
+        return final
+
+
+class Mean(Summary):
+    """The mean over all positions."""
+
+    name = "mean"
+    formula = "Σ_s m_s / n"
+    paper = "Sennrich et al. 2017 (Nematus)"
+    when = "Usual with conditional; every position has a short way to the decoder."
+
+    def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
+        return memory.sum(dim=1) / valid.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+class Pooled(Summary):
+    """A learned attention over all positions."""
+
+    name = "attention"
+    formula = "Σ_s softmax_s(vᵀ tanh(W m_s)) m_s"
+    paper = "Lin et al. 2017"
+    when = "Where a few words tell what the sentence is about."
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.hidden = FastLinear(width, width)
+        self.v = nn.Linear(width, 1, bias=False)
+
+    def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
+        scores = self.v(torch.tanh(self.hidden(memory))).squeeze(-1)  # (B, S)
+        weights = masked_softmax(scores, valid).to(memory.dtype)  # (B, S)
+        return torch.bmm(weights.unsqueeze(1), memory).squeeze(1)  # (B, D)
+
+
+class Zero(Summary):
+    """Nothing: the decoder starts from its bias and learns of the source by attention alone."""
+
+    name = "zero"
+    formula = "0"
+    paper = "none: the control"
+    when = "To see what the start is worth; refused for plain."
+    reads_memory = False
+    informs = False
+
+    def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
+        return torch.zeros_like(final)
+
+
+SUMMARIES: dict[str, type[Summary]] = {summary.name: summary for summary in (Last, Mean, Pooled, Zero)}
