@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,8 @@ LAYERS = (
 )
 OUTSIDE = ("__init__.py", "__main__.py")
 GRAB_BAGS = {"utils", "util", "helpers", "helper", "common", "misc"}
+PROCESSORS = ("AMD", "Intel", "EPYC", "Ryzen", "Xeon", r"Zen \d", "Graviton")
+FOR_SPEED = re.compile(rf"\bautograd\b.*\bFunction\b|\btorch\.ops\.|\bContextVar\b|\b(?:{'|'.join(PROCESSORS)})\b")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 LAYERED = [module for module in MODULES if str(module) not in OUTSIDE]
 
@@ -111,6 +114,21 @@ def test_settings_and_errors_need_no_torch(module: Path) -> None:
 
 def test_errors_import_nothing() -> None:
     assert imports_in(Path("errors.py")) == set()
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if layer_of(m) not in ("kernels", "machine")], ids=str)
+def test_what_is_there_for_speed_is_a_kernel(module: Path) -> None:
+    """Gradients by hand, torch's private operators, hidden state and what one processor does better than another."""
+    source = (PACKAGE / module).read_text(encoding="utf-8")
+    assert FOR_SPEED.findall(source) == []
+
+
+def test_what_is_there_for_speed_is_found() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (PACKAGE / "kernels").glob("*.py")]
+    sources.append((PACKAGE / "machine.py").read_text(encoding="utf-8"))
+    found = {word for source in sources for word in FOR_SPEED.findall(source)}
+    by_hand = "autograd.function import Function"
+    assert {by_hand, "torch.ops.", "ContextVar", "AMD", "Zen 5"} <= found
 
 
 def test_nothing_is_a_grab_bag() -> None:

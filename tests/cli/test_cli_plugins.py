@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,3 +150,18 @@ def test_the_zoo_shows_a_plugin(answer: Callable[..., str]) -> None:
     shown = answer("zoo", "--plugin", EXAMPLES / "euclidean.py")
     assert "−|q − k|² / √d" in shown
     assert "How near a key lies to the query." in shown
+
+
+@pytest.mark.slow
+def test_the_parametrised_tests_take_an_example_in(environment: dict[str, str]) -> None:
+    """In a process of its own, because members are read when tests are collected."""
+    plugins = [word for name in CHOICES for word in ("--plugin", str(EXAMPLES / name))]
+    members = [choice.rpartition("=")[2] for choice in CHOICES.values()]
+    options = ["-m", "not slow", "-k", " or ".join(members), "-rp", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/models", "tests/decoding", *options, *plugins],
+        cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    for member in members:
+        assert len(re.findall(rf"^PASSED .*\[.*{member}", done.stdout, re.MULTILINE)) > 50

@@ -17,6 +17,7 @@ from translate.config import (
     ModelConfig,
     SearchConfig,
 )
+from translate.config.members import MEMBERS
 from translate.decoding.hypotheses import Hypothesis
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, State
@@ -29,6 +30,12 @@ DECODERS = {
     "luong+feeding": DecoderConfig(kind="luong", width=7, input_feeding=True),
     "luong": DecoderConfig(kind="luong", width=7, input_feeding=False),
     "plain": DecoderConfig(kind="plain", width=7),
+}
+# And every other decoder that takes the additive score, plugins too.
+DECODERS |= {
+    kind: DecoderConfig(kind=kind, width=7)
+    for kind, decoder in MEMBERS["decoder.kind"].items()
+    if kind not in DECODERS and decoder.scores is None
 }
 SRC_VOCABULARY = 13
 Ranking = list[tuple[float, tuple[int, ...]]]  # scores and tokens

@@ -18,7 +18,8 @@ from translate.config import (
     Section,
     choices,
 )
-from translate.config.members import DECODERS, SCOPES
+from translate.config.members import DECODERS, MEMBERS, SCOPES
+from translate.models.plugins import loaded_plugins
 
 Setting = tuple[str, Any]  # a dotted name and a value
 Pair = tuple[Setting, Setting]  # in the order of SETTINGS
@@ -37,6 +38,12 @@ def members(setting: str) -> tuple[str, ...]:
     section, key = setting.split(".")
     default = SECTIONS[section].model_fields[key].default
     return (default, *(name for name in choices(SECTIONS[section], key) if name != default))
+
+
+def in_tree(setting: str) -> list[str]:
+    """The members that are no plugin's: each of them has an independent reading of its formula in these tests."""
+    plugged = {member for plugin in loaded_plugins() for member in plugin.members}
+    return [name for name in MEMBERS[setting] if f"{setting}={name}" not in plugged]
 
 
 # The first of each is the one the others are varied against.

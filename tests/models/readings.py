@@ -1,6 +1,6 @@
-"""A second reading of every score, scope and selection: NumPy, one query and one sentence at a time, no padding.
+"""A second reading of scores, summaries, scopes and selections: NumPy, one query and one sentence at a time.
 
-Nothing here knows of the package; `p` has the parameters of the part by their names.
+There is no padding. Nothing here knows of the package; `p` has the parameters of the part by their names.
 """
 
 from __future__ import annotations
@@ -87,6 +87,30 @@ def head_score(name: str, p: Parameters, q: Array, m: Array, s: int, head: int, 
     """What one head of several finds: the score of a smaller model that has the head's rows of the parameters."""
     own = {key: np.split(value, heads)[head] if key in _SHARED[name] else value for key, value in p.items()}
     return SCORES[name](own, np.split(q, heads)[head] if name in _QUERY_SHARED else q, m, s)
+
+
+# Scores whose values are not the memory itself: memory (S, D) -> values (S, C).
+VALUES: dict[str, Callable[[Parameters, Array], Array]] = {"dual": lambda p, m: m @ p["value.weight"].T}
+
+
+def values_of(name: str, p: Parameters, memory: Array) -> Array:
+    return VALUES[name](p, memory) if name in VALUES else memory
+
+
+# -- summaries: memory (S, D) of a sentence and the encoder's final state (D,) -> (D,) ---------------------------------
+
+
+def _attention_summary(p: Parameters, memory: Array, final: Array) -> Array:
+    scores = np.array([p["v.weight"][0] @ np.tanh(p["hidden.weight"] @ m + p["hidden.bias"]) for m in memory])
+    return softmax(scores) @ memory
+
+
+SUMMARIES: dict[str, Callable[[Parameters, Array, Array], Array]] = {
+    "last": lambda p, memory, final: final,
+    "mean": lambda p, memory, final: memory.mean(axis=0),
+    "attention": _attention_summary,
+    "zero": lambda p, memory, final: np.zeros_like(final),
+}
 
 
 # -- selections: scores of what competes -> weights --------------------------------------------------------------------

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from translate.config import ModelConfig
 from translate.models.encoders.recurrent import RecurrentEncoder
 from translate.models.layers import Dropout
-from translate.models.recurrence import RecurrentLayer
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
 
@@ -81,12 +80,6 @@ def without_dropout(module: Module) -> Module:
         elif isinstance(part, RecurrentEncoder):
             part.dropout = 0.0
     return module
-
-
-def torch_weights(layer: RecurrentLayer) -> list[Tensor]:
-    """The parameters as torch's own GRU and LSTM have them: weight_ih, weight_hh, bias_ih, bias_hh."""
-    parts = [layer.input.weight] + ([layer.extra.weight] if layer.extra is not None else [])
-    return [torch.cat(parts, dim=1), layer.recurrent.weight, layer.input.bias, layer.recurrent.bias]
 
 
 def sample(*shape: int, seed: int = 0) -> Tensor:

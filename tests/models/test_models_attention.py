@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import readings
 import torch
+from covering import in_tree
 from readings import parameters_of
 from small_models import check_close, make_inputs, make_model, run, sample, shake, without_dropout
 from torch import Tensor
@@ -62,17 +63,17 @@ def make_scope(name: str, window: int, heads: int = 1) -> Scope:
 
 
 def test_every_scope_has_a_second_reading() -> None:
-    assert set(readings.SCOPES) == set(SCOPES)
+    assert set(readings.SCOPES) == set(in_tree("attention.scope"))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3])
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize("name", in_tree("attention.scope"))
 @torch.no_grad()
 def test_a_scope_is_its_formula(name: str, heads: int, window: int) -> None:
     scope, query = make_scope(name, window, heads), make_query()
     scores = sample(BATCH, heads, STEPS, POSITIONS, seed=3)
-    for selection in ("soft", "sparsemax", *(("hard_gumbel",) if name != "hybrid" else ())):
+    for selection in ("soft", "sparsemax", *(() if scope.blends else ("hard_gumbel",))):
         choose = SELECTIONS[selection](make_config(), QUERY).double().eval()
         found = scope(
             scores, ScopeInputs(query, STEP_NUMBERS, VALID), lambda s, v, choose=choose: choose(s, v, 1.0)
@@ -135,7 +136,7 @@ def test_half_precision_still_counts_positions() -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", in_tree("attention.score"))
 @torch.no_grad()
 def test_heads_are_smaller_attentions_side_by_side(name: str, heads: int) -> None:
     """Each scores, weighs and sums its share of the memory; one product puts them together; one head is no heads."""
@@ -145,7 +146,7 @@ def test_heads_are_smaller_attentions_side_by_side(name: str, heads: int) -> Non
     assert (attention.out is None) == (heads == 1)
     for b, t in np.ndindex(BATCH, STEPS):
         m, q, n = memory[b].numpy(), query[b, t].numpy(), int(LENGTHS[b])
-        values = m @ p["value.weight"].T if name == "dual" else m
+        values = readings.values_of(name, p, m)
         contexts, mean = [], np.zeros(n)
         for g in range(heads):
             scores = np.array([readings.head_score(name, p, q, m[s], s, g, heads) for s in range(n)])
@@ -171,7 +172,7 @@ def test_every_feature_has_weights_of_its_own(name: str) -> None:
     p = parameters_of(attention.score)
     for b, t in np.ndindex(BATCH, STEPS):
         m, q, n = memory[b].numpy(), query[b, t].numpy(), int(LENGTHS[b])
-        values = m @ p["value.weight"].T if name == "dual" else m
+        values = readings.values_of(name, p, m)
         scores = np.array([readings.FEATURE_SCORES[name](p, q, m[s]) for s in range(n)])  # (n, C)
         weights = [readings.softmax(scores[:, c]) for c in range(values.shape[1])]
         context = [weights[c] @ values[:n, c] for c in range(values.shape[1])]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from covering import in_tree
+from decoder_readings import DecoderReading
 from small_models import (
     check_close,
     encode,
@@ -14,122 +15,41 @@ from small_models import (
     make_model,
     run,
     sample,
-    torch_weights,
     without_dropout,
 )
-from torch import Tensor, nn
+from torch import Tensor
 
 from translate.models.decoders import DECODERS, RecurrentDecoder
-from translate.models.recurrence import LayerState, RecurrentLayer
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, RecurrentState
 
-FED = [(name, True) for name in DECODERS] + [("luong", False)]
+RECURRENT = [kind for kind, decoder in DECODERS.items() if issubclass(decoder, RecurrentDecoder)]
+FED = [(kind, fed) for kind in RECURRENT for fed in (True, False) if fed or "input_feeding" in DECODERS[kind].supports]
 every_decoder = pytest.mark.parametrize(("kind", "feeding"), FED)
 every_cell = pytest.mark.parametrize("cell", ["gru", "lstm"])
 
 
 def make(kind: str, feeding: bool, **settings: Any) -> Seq2Seq:
-    score = "location" if kind == "tutorial" else "additive"
+    score, *_ = DECODERS[kind].scores or ("additive",)
     return make_model(decoder__kind=kind, decoder__input_feeding=feeding, **{"attention__score": score, **settings})
 
 
 # -- each is its formula -----------------------------------------------------------------------------------------------
 
 
-class Plain:
-    """A decoder read from its formula: torch's own cells, one step at a time; only attention is taken as it is."""
-
-    def __init__(self, decoder: nn.Module, source: EncodedSource) -> None:
-        assert isinstance(decoder, RecurrentDecoder)
-        self.d, self.source, self.kind = decoder, source, decoder.config.decoder.cell
-        self.count = decoder.config.decoder.layers
-        parts = torch.tanh(decoder.bridge(source.summary)).chunk(self.count * (1 if self.kind == "gru" else 2), dim=-1)
-        self.states = [tuple(parts[index :: self.count]) for index in range(self.count)]  # of each layer
-        self.cells = [self.cell(layer) for layer in decoder.stack.layers]
-        self.fed = torch.zeros(len(source.memory), decoder.width, dtype=torch.float64)
-
-    def cell(self, layer: nn.Module) -> Callable[[Tensor, LayerState], LayerState]:
-        """A layer as torch has it; takes and gives a tuple of state and, for an LSTM, cell."""
-        assert isinstance(layer, RecurrentLayer)
-        weights = torch_weights(layer)
-
-        def gru(inputs: Tensor, hidden: LayerState) -> LayerState:
-            return (torch.gru_cell(inputs, hidden[0], *weights),)
-
-        def lstm(inputs: Tensor, hidden: LayerState) -> LayerState:
-            return torch.lstm_cell(inputs, hidden, *weights)
-
-        return gru if self.kind == "gru" else lstm
-
-    def attend(self, query: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        assert self.d.attention is not None
-        found = self.d.attention(query.unsqueeze(1), torch.full((len(query), 1), t), self.source)
-        return found.context[:, 0], found.weights[:, 0]
-
-    def climb(self, inputs: Tensor) -> None:
-        """All layers, from the first layer's inputs."""
-        for index, cell in enumerate(self.cells):
-            self.states[index] = cell(inputs, self.states[index])
-            inputs = self.states[index][0]
-
-    @property
-    def top(self) -> Tensor:
-        return self.states[-1][0]
-
-    def write(self, tgt_in: Tensor) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Features (B, F) and weights (B, S) of every step."""
-        step = getattr(self, self.d.config.decoder.kind)
-        for t, token in enumerate(tgt_in.unbind(dim=1)):
-            yield step(self.d.embed.table(token), t)
-
-    def bahdanau(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        d: Any = self.d
-        context, weights = self.attend(self.top, t)
-        self.climb(torch.cat([y, context], dim=-1))
-        units = d.state_to_readout(self.top) + d.token_to_readout(y) + d.context_to_readout(context)
-        return torch.maximum(units[:, 0::2], units[:, 1::2]), weights
-
-    def luong(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        d: Any = self.d
-        if d.config.decoder.input_feeding:
-            y = torch.cat([y, self.fed], dim=-1)
-        self.climb(y)
-        context, weights = self.attend(self.top, t)
-        self.fed = torch.tanh(torch.cat([context, self.top], dim=-1) @ d.combine.weight.T)
-        return self.fed, weights
-
-    def conditional(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        d: Any = self.d
-        between = self.cells[0](y, self.states[0])
-        context, weights = self.attend(between[0], t)
-        self.states[0] = self.cell(d.second)(context, between)
-        for index in range(1, self.count):
-            self.states[index] = self.cells[index](self.states[index - 1][0], self.states[index])
-        return torch.tanh(d.state_to_readout(self.top) + d.token_to_readout(y) + d.context_to_readout(context)), weights
-
-    def tutorial(self, y: Tensor, t: int) -> tuple[Tensor, Tensor]:
-        d: Any = self.d
-        context, weights = self.attend(torch.cat([y, self.top], dim=-1), t)
-        matrix = torch.cat([d.combine_token.weight, d.combine_context.weight], dim=1)
-        self.climb(torch.relu(torch.cat([y, context], dim=-1) @ matrix.T + d.combine_token.bias))
-        return self.top, weights
-
-    def plain(self, y: Tensor, t: int) -> tuple[Tensor, None]:
-        d: Any = self.d
-        self.climb(torch.cat([y, self.source.summary], dim=-1))
-        return torch.tanh(torch.cat([self.source.summary, self.top], dim=-1) @ d.combine.weight.T), None
+def test_every_decoder_has_a_second_reading() -> None:
+    assert all(hasattr(DecoderReading, kind) for kind in in_tree("decoder.kind"))
 
 
 @pytest.mark.parametrize("layers", [1, 3])
 @every_cell
-@every_decoder
+@pytest.mark.parametrize(("kind", "feeding"), [(kind, fed) for kind, fed in FED if kind in in_tree("decoder.kind")])
 @torch.no_grad()
 def test_a_decoder_is_its_formula(kind: str, feeding: bool, cell: str, layers: int) -> None:
     model = make(kind, feeding, decoder__cell=cell, decoder__layers=layers, attention__scope="local_m")
     inputs = make_inputs()
     decoded, source = run(model, inputs)
-    for t, (features, weights) in enumerate(Plain(model.decoder, source).write(inputs.tgt_in)):
+    for t, (features, weights) in enumerate(DecoderReading(model.decoder, source).write(inputs.tgt_in)):
         check_close(decoded.features[:, t], features)
         check_close(None if decoded.weights is None else decoded.weights[:, t], weights)
 
@@ -152,7 +72,7 @@ def chain(model: Seq2Seq, tgt_in: Tensor, source: EncodedSource) -> tuple[Tensor
 def test_forward_and_the_chain_of_steps_have_the_same_gradients(
     kind: str, feeding: bool, cell: str, settings: dict[str, Any]
 ) -> None:
-    if kind == "tutorial":
+    if DECODERS[kind].scores is not None:
         settings = {key: value for key, value in settings.items() if key != "attention__score"}
     model, inputs = make(kind, feeding, decoder__cell=cell, decoder__layers=2, **settings), make_inputs()
     found, expected = list[Tensor | None](), list[Tensor | None]()

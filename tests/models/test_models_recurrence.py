@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import check_close, sample, shake, torch_weights
+from decoder_readings import torch_weights
+from small_models import check_close, sample, shake
 from torch import Tensor, nn
 
 from translate import kernels

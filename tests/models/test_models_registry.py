@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +87,12 @@ def test_a_declaration_of_an_unknown_word_is_refused(name: str, words: tuple[str
     member = type("Wrong", (SCORES["dot"],), {name: words})
     with pytest.raises(ValueError, match=f"{name} holds '{words[-1]}'"):
         declare(member, "attention.score")
+
+
+@pytest.mark.parametrize("name", ["readings.py", "decoder_readings.py"])
+def test_a_reading_knows_nothing_of_the_package(name: str) -> None:
+    """Else a mistake could be in both."""
+    assert "translate" not in re.findall(r"^\s*(?:from|import) (\w+)", Path(__file__).with_name(name).read_text(), re.M)
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())

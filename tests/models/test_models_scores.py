@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import readings
 import torch
+from covering import in_tree
 from readings import parameters_of
 from small_models import check_close, make_inputs, make_model, run, sample, shake
 from torch import Tensor
@@ -15,7 +16,9 @@ from translate.models.layers import masked_softmax
 from translate.models.scores import SCORES, ElementwiseScore, General, Score, Sizes, split_heads
 
 BATCH, TARGETS, SOURCES, QUERY, MEMORY, WIDTH, POSITIONS = 2, 3, 5, 4, 6, 8, 7
-FEATURED = [name for name in SCORES if name != "location"]
+FEATURED = [name for name, score in SCORES.items() if "per_feature" in score.supports]
+IN_TREE = in_tree("attention.score")
+FEATURED_IN_TREE = [name for name in IN_TREE if name in FEATURED]
 
 
 def make_score(name: str, heads: int = 1, per_feature: bool = False, positions: int = POSITIONS) -> Score:
@@ -33,12 +36,12 @@ def inputs(batch: int = BATCH, targets: int = TARGETS, sources: int = SOURCES) -
 
 
 def test_every_score_has_a_second_reading() -> None:
-    assert set(readings.SCORES) == set(SCORES)
-    assert set(readings.FEATURE_SCORES) == set(FEATURED)
+    assert set(readings.SCORES) == set(IN_TREE)
+    assert set(readings.FEATURE_SCORES) == set(FEATURED_IN_TREE)
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", IN_TREE)
 def test_a_score_is_its_formula(name: str, heads: int) -> None:
     score, (query, memory) = make_score(name, heads), inputs()
     found = compare(score, query, memory).detach().numpy()
@@ -51,23 +54,25 @@ def test_a_score_is_its_formula(name: str, heads: int) -> None:
             np.testing.assert_allclose(found[b, 0, t, s], readings.SCORES[name](p, q, m, s), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", FEATURED)
+@pytest.mark.parametrize("name", FEATURED_IN_TREE)
 def test_a_score_for_every_feature_is_its_formula(name: str) -> None:
     score, (query, memory) = make_score(name, per_feature=True), inputs()
     found = compare(score, query, memory).detach().numpy()
-    assert found.shape == (BATCH, QUERY if name == "dual" else MEMORY, TARGETS, SOURCES)
     p = parameters_of(score)
+    num_features = readings.values_of(name, p, memory[0].numpy()).shape[1]
+    assert found.shape == (BATCH, num_features, TARGETS, SOURCES)
     for b, t, s in np.ndindex(BATCH, TARGETS, SOURCES):
         expected = readings.FEATURE_SCORES[name](p, query[b, t].numpy(), memory[b, s].numpy())
         np.testing.assert_allclose(found[b, :, t, s], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", IN_TREE)
+@torch.no_grad()
 def test_values_are_the_memory_unless_the_score_has_its_own(name: str) -> None:
     score, (_, memory) = make_score(name), inputs()
     _, values = score.prepare(memory)
-    expected = memory @ score.get_parameter("value.weight").T if name == "dual" else memory
-    check_close(values, expected)
+    expected = readings.values_of(name, parameters_of(score), memory.numpy())
+    check_close(values, torch.from_numpy(expected))
     assert values.size(-1) == score.value_width
 
 

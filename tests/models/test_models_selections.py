@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import readings
 import torch
+from covering import in_tree
 from small_models import check_close, make_inputs, make_model, run, sample, shake, without_dropout
 from torch import Tensor
 
@@ -68,11 +69,11 @@ def test_masked_softmax_is_in_float32_and_finite(dtype: torch.dtype) -> None:
 
 
 def test_every_selection_has_a_second_reading() -> None:
-    assert set(readings.SELECTIONS) == set(SELECTIONS)
+    assert set(readings.SELECTIONS) == set(in_tree("attention.selection"))
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
-@pytest.mark.parametrize("name", SELECTIONS)
+@pytest.mark.parametrize("name", in_tree("attention.selection"))
 def test_a_selection_is_its_formula(name: str, scale: float) -> None:
     scores = make_scores(scale)
     weights = make_selection(name).eval()(scores, COMPETING, 0.5).numpy(force=True)
