@@ -114,7 +114,7 @@ def test_shapes_are_those_of_the_legend(config: ModelConfig) -> None:
     width = ENCODER * ENCODERS[config.encoder.kind].width_multiple
     assert source.memory.shape == (NUM_ROWS, NUM_POSITIONS, width)
     assert source.summary.shape == (NUM_ROWS, width)
-    assert decoded.features.shape[:2] == (NUM_ROWS, NUM_STEPS)
+    assert decoded.features.shape == (NUM_ROWS, NUM_STEPS, model.decoder.feature_width)
     assert decoded.weights is None or decoded.weights.shape == (NUM_ROWS, NUM_STEPS, NUM_POSITIONS)
     log_probs = output(model, decoded, source)
     assert log_probs.shape == (NUM_ROWS, NUM_STEPS, model.decoder.embed.table.num_embeddings)
