@@ -40,9 +40,9 @@ class GatedDecoder(RecurrentDecoder):
     def transition(self, token: TokenInput, state: RecurrentState, source: SourceView) -> Transition:
         attended = source.attend(state.top, state)
         share = torch.sigmoid(self.gate(state.top))  # (B, 1)
-        gates = self.stack.lowest.add_extra(token.prepared, share * attended.to_recurrence)  # W E y_{t−1} + C c_t
-        following = state.next(self.stack.step(gates, state.hidden, state.masks), attended)
-        return Transition(following, output_state=following.top, attended=attended)
+        gate_inputs = self.stack.lowest.add_extra(token.prepared, share * attended.to_recurrence)  # W E y_{t−1} + C c_t
+        next_state = state.next(self.stack.step(gate_inputs, state.hidden, state.masks), attended)
+        return Transition(next_state, output_state=next_state.top, attended=attended)
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         return self.dropout(torch.tanh(self.state_to_readout(output_state) + self.token_to_readout(embedded)))

@@ -105,7 +105,7 @@ DECODERS: dict[str, DecoderDeclaration] = {
         summary="Attends with the previous state: the context enters the recurrence, and a maxout layer reads state and context.",
         formula="c_t = attend(s_{t−1});  s_t = GRU(W y_{t−1} + C c_t, s_{t−1});  maxout(U_o s_t + V_o y_{t−1} + C_o c_t)",
         paper="Bahdanau et al. 2015",
-        when="The default: what was attended to enters the next state itself.",
+        when="The default: the context enters the recurrence.",
         supports=("cell", "layers", "layer_norm", "variational", "coverage"),
         reasons={},
         attends=True,

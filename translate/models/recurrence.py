@@ -22,8 +22,8 @@ class Cell:
     num_states: ClassVar[int]
 
     @staticmethod
-    def update(gates: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
-        """From what the inputs and what the last state give to the gates (B, gates · H)."""
+    def update(gate_inputs: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
+        """From W x and U h of all gates, (B, gates · H) each."""
         raise AssertionError("every cell defines its update")
 
 
@@ -39,9 +39,9 @@ class GRUCell(Cell):
     num_gates, num_states = 3, 1  # r, z, n; h
 
     @staticmethod
-    def update(gates: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
+    def update(gate_inputs: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
         (h,) = state
-        return (kernels.gru_update(gates, recurrent, h),)
+        return (kernels.gru_update(gate_inputs, recurrent, h),)
 
 
 class LSTMCell(Cell):
@@ -55,9 +55,9 @@ class LSTMCell(Cell):
     num_gates, num_states = 4, 2  # i, f, g, o; h and c
 
     @staticmethod
-    def update(gates: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
+    def update(gate_inputs: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
         _, c = state
-        i, f, g, o = (gates + recurrent).chunk(4, dim=1)  # (B, H) each
+        i, f, g, o = (gate_inputs + recurrent).chunk(4, dim=1)  # (B, H) each
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c if norm is None else norm(c)), c
 
@@ -102,18 +102,18 @@ class RecurrentLayer(nn.Module):
         """The same from W x: (…, gates · H) -> (…, gates · H)."""
         return self._complete(projected + self.input.bias)
 
-    def add_extra(self, gates: Tensor, projected: Tensor) -> Tensor:
-        """All that the inputs give to the gates, W x + b + V e, from both parts: (B, gates · H) each."""
-        return self._normed(gates + projected)
+    def add_extra(self, gate_inputs: Tensor, projected: Tensor) -> Tensor:
+        """W x + b + V e from its two parts, (B, gates · H) each."""
+        return self._normed(gate_inputs + projected)
 
-    def step(self, gates: Tensor, state: LayerState, mask: Tensor | None = None) -> LayerState:
-        """One step from all that the inputs give to the gates (B, gates · H); `mask` (B, H) drops in the recurrence."""
+    def step(self, gate_inputs: Tensor, state: LayerState, mask: Tensor | None = None) -> LayerState:
+        """One step from W x + b + V e (B, gates · H); `mask` (B, H) drops units of the recurrence."""
         if self.kind == "gru" and self.recurrent_norm is None and mask is None:
-            return (kernels.gru_step(gates, state[0], self.recurrent),)
+            return (kernels.gru_step(gate_inputs, state[0], self.recurrent),)
         recurrent = self.recurrent(state[0] if mask is None else state[0] * mask)
         if self.recurrent_norm is not None:
             recurrent = self.recurrent_norm(recurrent)
-        return self.cell.update(gates, recurrent, state, self.cell_norm)
+        return self.cell.update(gate_inputs, recurrent, state, self.cell_norm)
 
     def unroll(self, inputs: Tensor, state: LayerState, mask: Tensor | None = None) -> Tensor:
         """All steps, where inputs and extra [x; e] are known: (B, T, E + X) -> (B, T, H)."""
@@ -124,8 +124,8 @@ class RecurrentLayer(nn.Module):
         weight = self.input.weight if self.extra is None else torch.cat([self.input.weight, self.extra.weight], dim=1)
         states = []
         with kernels.share_gradients():
-            for gates in self._normed(kernels.linear(inputs, weight, self.input.bias)).unbind(dim=1):
-                state = self.step(gates, state, mask)
+            for gate_inputs in self._normed(kernels.linear(inputs, weight, self.input.bias)).unbind(dim=1):
+                state = self.step(gate_inputs, state, mask)
                 states.append(state[0])
         return torch.stack(states, dim=1)
 
@@ -180,9 +180,9 @@ class RecurrentStack(nn.Module):
         ones = like.new_ones(like.size(0), self.width)
         return tuple(dropout(ones, self.dropout.share) for _ in range(2 * self.num_layers - 1))
 
-    def step(self, gates: Tensor, hidden: Hidden, masks: tuple[Tensor, ...] = ()) -> Hidden:
-        """One step of all layers, from all that the inputs give to the gates of the lowest (B, gates · H)."""
-        return self.step_above(self.lowest.step(gates, hidden[0], masks[0] if masks else None), hidden, masks)
+    def step(self, gate_inputs: Tensor, hidden: Hidden, masks: tuple[Tensor, ...] = ()) -> Hidden:
+        """One step of all layers, from W x + b + V e of the lowest (B, gates · H)."""
+        return self.step_above(self.lowest.step(gate_inputs, hidden[0], masks[0] if masks else None), hidden, masks)
 
     def step_above(self, lowest: LayerState, hidden: Hidden, masks: tuple[Tensor, ...] = ()) -> Hidden:
         """One step of the layers above the lowest, whose next state is given."""

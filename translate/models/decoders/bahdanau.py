@@ -15,38 +15,45 @@ from translate.models.state import RecurrentState
 class BahdanauDecoder(RecurrentDecoder):
     """Attends with the previous state: the context enters the recurrence, and a maxout layer reads state and context.
 
-    c_t = attend(s_{t−1})                                       eq. 5-6; the additive score is appendix A.1.2
-    s_t = GRU(W E y_{t−1} + C c_t, s_{t−1})                     A.1.1 and A.2.2, the gates' matrices stacked in W and C
-    features_t = maxout(U_o s_t + V_o E y_{t−1} + C_o c_t)      A.2.2, which writes s_{t−1}; g of eq. 4 reads s_t
+    c_t = attend(s_{t−1})                                     eq. 5-6; the paper's score, A.1.2, is called `additive`
+    s_t = GRU(W E y_{t−1} + C c_t, s_{t−1})                   A.1.1 and A.2.2; W and C hold the rows of all three gates
+    t_t = maxout(U_o s_t + V_o E y_{t−1} + C_o c_t)           A.2.2, which writes s_{t−1}; g of eq. 4 reads s_t
+    p(y_t) = softmax(W_o t_t)                                 A.2.2
 
-    Beyond the paper: dropout, an LSTM, layer norm, coverage, and more layers, of which the lowest reads the context and
-    the top one attends. The readout is as wide as the embeddings, so that the output matrix can be theirs.
+    The matrices have the paper's names. Sizes in comments: E of an embedding, H of the state, C of the context, F of
+    t_t, V of the vocabulary.
+
+    Beyond the paper: the form of the GRU is cuDNN's (recurrence.py); U_o has a bias; t_t is as wide as the embeddings,
+    so that W_o can share their weights; dropout, an LSTM, layer norm, coverage. Of several layers the lowest receives
+    the context, and the state of the top one is the query.
     """
 
     name = "bahdanau"
     formula = "c_t = attend(s_{t−1});  s_t = GRU(W y_{t−1} + C c_t, s_{t−1});  maxout(U_o s_t + V_o y_{t−1} + C_o c_t)"
     paper = "Bahdanau et al. 2015"
-    when = "The default: what was attended to enters the next state itself."
+    when = "The default: the context enters the recurrence."
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
         super().__init__(config, memory_width, table, positions)
-        features = config.embedding.width  # F
-        self.state_to_readout = FastLinear(self.width, 2 * features)  # U_o, (2F, H), and the bias of the sum
-        self.token_to_readout = FastLinear(config.embedding.width, 2 * features, bias=False)  # V_o, (2F, E)
-        self.context_to_readout = FastLinear(self.context_width, 2 * features, bias=False)  # C_o, (2F, C)
-        self.make_output(features)  # W_o, (V, F), and the softmax
+        num_features = config.embedding.width  # F
+        self.state_to_readout = FastLinear(self.width, 2 * num_features)  # U_o (2F × H), with the only bias of the sum
+        self.token_to_readout = FastLinear(config.embedding.width, 2 * num_features, bias=False)  # V_o (2F × E)
+        self.context_to_readout = FastLinear(self.context_width, 2 * num_features, bias=False)  # C_o (2F × C)
+        self.make_output(num_features)  # W_o (V × F), and the softmax
 
     def context_matrices(self) -> ContextMatrices:
-        return ContextMatrices(recurrence=self.stack.lowest.extra, readout=self.context_to_readout)  # C and C_o
+        """C, which is the lowest layer's matrix for inputs that are known only at their step, and C_o."""
+        return ContextMatrices(recurrence=self.stack.lowest.extra, readout=self.context_to_readout)
 
     def transition(self, token: TokenInput, state: RecurrentState, source: SourceView) -> Transition:
-        attended = source.attend(state.top, state)  # the query is s_{t−1}; finds C c_t, and C_o c_t for the readout
-        gates = self.stack.lowest.add_extra(token.prepared, attended.to_recurrence)  # W E y_{t−1} + C c_t
-        hidden = self.stack.step(gates, state.hidden, state.masks)  # s_t of all layers
-        following = state.next(hidden, attended)
-        return Transition(following, output_state=following.top, attended=attended)
+        attended = source.attend(state.top, state)  # α_t from the query s_{t−1}; c_t comes multiplied by C
+        gate_inputs = self.stack.lowest.add_extra(token.prepared, attended.to_recurrence)  # W E y_{t−1} + C c_t
+        hidden = self.stack.step(gate_inputs, state.hidden, state.masks)  # s_t of all layers
+        next_state = state.next(hidden, attended)  # also counts the step, and adds α_t to the coverage
+        return Transition(next_state, output_state=next_state.top, attended=attended)
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
+        """From E y_{t−1}, s_t of the top layer and C_o c_t: t_t."""
         assert projected_context is not None, "this decoder always attends"
         units = self.state_to_readout(output_state) + self.token_to_readout(embedded) + projected_context  # (N, 2F)
-        return self.dropout(kernels.maxout(units))  # max of units 2j − 1 and 2j: (N, F)
+        return self.dropout(kernels.maxout(units))  # the larger one of each two neighbours: (N, F)

@@ -31,12 +31,12 @@ class ConditionalDecoder(RecurrentDecoder):
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
         super().__init__(config, memory_width, table, positions, extra_width=0)
-        settings, features = config.decoder, config.embedding.width
+        settings, num_features = config.decoder, config.embedding.width  # F
         self.second = RecurrentLayer(self.context_width, 0, self.width, settings.cell, settings.layer_norm)  # GRU₂
-        self.state_to_readout = FastLinear(self.width, features)  # U_o
-        self.token_to_readout = FastLinear(config.embedding.width, features, bias=False)  # V_o
-        self.context_to_readout = FastLinear(self.context_width, features, bias=False)  # C_o
-        self.make_output(features)
+        self.state_to_readout = FastLinear(self.width, num_features)  # U_o
+        self.token_to_readout = FastLinear(config.embedding.width, num_features, bias=False)  # V_o
+        self.context_to_readout = FastLinear(self.context_width, num_features, bias=False)  # C_o
+        self.make_output(num_features)
 
     def context_matrices(self) -> ContextMatrices:
         return ContextMatrices(recurrence=self.second.input, readout=self.context_to_readout)  # C, C_o
@@ -46,8 +46,8 @@ class ConditionalDecoder(RecurrentDecoder):
         between = self.stack.lowest.step(token.prepared, state.hidden[0], mask)  # s'_t
         attended = source.attend(between[0], state)
         lowest = self.second.step(self.second.input_gates_of(attended.to_recurrence), between, mask)  # reads C c_t
-        following = state.next(self.stack.step_above(lowest, state.hidden, state.masks), attended)  # s_t
-        return Transition(following, output_state=following.top, attended=attended)
+        next_state = state.next(self.stack.step_above(lowest, state.hidden, state.masks), attended)  # s_t
+        return Transition(next_state, output_state=next_state.top, attended=attended)
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         assert projected_context is not None, "this decoder always attends"

@@ -40,10 +40,10 @@ class LuongDecoder(RecurrentDecoder):
         return replace(state, fed=state.top.new_zeros(source.tokens.size(0), self.fed_width))
 
     def transition(self, token: TokenInput, state: RecurrentState, source: SourceView) -> Transition:
-        gates, lowest = token.prepared, self.stack.lowest
+        gate_inputs, lowest = token.prepared, self.stack.lowest
         if lowest.extra is not None:
-            gates = lowest.add_extra(gates, lowest.extra(state.fed))  # (B, gates · H)
-        hidden = self.stack.step(gates, state.hidden, state.masks)  # s_t
+            gate_inputs = lowest.add_extra(gate_inputs, lowest.extra(state.fed))  # (B, gates · H)
+        hidden = self.stack.step(gate_inputs, state.hidden, state.masks)  # s_t
         top = hidden[-1][0]
         attended = source.attend(top, state)
         vector = self._vector(attended.to_recurrence, top)  # ĥ_t

@@ -33,9 +33,9 @@ class PlainDecoder(RecurrentDecoder):
     def transition(self, token: TokenInput, state: RecurrentState, source: SourceView) -> Transition:
         lowest = self.stack.lowest
         assert lowest.extra is not None
-        gates = lowest.add_extra(token.prepared, lowest.extra(source.summary))  # (B, gates · H)
-        following = state.next(self.stack.step(gates, state.hidden, state.masks))
-        return Transition(following, output_state=self._combined(source.summary, following.top), attended=None)
+        gate_inputs = lowest.add_extra(token.prepared, lowest.extra(source.summary))  # (B, gates · H)
+        next_state = state.next(self.stack.step(gate_inputs, state.hidden, state.masks))
+        return Transition(next_state, output_state=self._combined(source.summary, next_state.top), attended=None)
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         return self.dropout(output_state)

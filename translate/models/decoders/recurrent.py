@@ -1,6 +1,6 @@
 """What recurrent decoders share: how they start, step, and loop over all steps in training.
 
-The shape letters are those of translate/models/__init__.py; `gates` is 3 for a GRU and 4 for an LSTM.
+The letters of shapes are those of translate/models/__init__.py; `gates` in a shape is 3 for a GRU and 4 for an LSTM.
 """
 
 from __future__ import annotations
@@ -22,32 +22,34 @@ from translate.models.recurrence import RecurrentStack
 from translate.models.source_views import Attended, ContextMatrices, PlainView, SearchView, SourceView, TrainingView
 from translate.models.state import Decoded, EncodedSource, RecurrentState
 
-_FEW_ROWS = 8  # a product with so few rows takes the time that reading the matrix takes, whatever their number
+_FEW_ROWS = 8  # below this, reading the matrix dominates the time of a product
 
 
 class TokenInput(NamedTuple):
     """The token that a step reads, embedded."""
 
     embedded: Tensor  # (B, E)
-    prepared: Tensor  # (B, gates · H), what `from_token` makes of it, as W E y_{t−1} + b
+    prepared: Tensor  # (B, gates · H), what `from_token` computes from it, for example W E y_{t−1} + b
 
 
 class Transition(NamedTuple):
-    """What a step gives."""
+    """What a step returns."""
 
     state: RecurrentState  # of the next step
-    output_state: Tensor  # (B, H), what the readout reads of it: s_t of the top layer, or Luong's ĥ_t
+    output_state: Tensor  # (B, H), for the readout: s_t of the top layer, or Luong's ĥ_t
     attended: Attended | None  # None without attention
 
 
 class RecurrentDecoder(Decoder[RecurrentState]):
-    """A decoder is four methods, which its own file defines; this class calls them in training and in search.
+    """A decoder defines up to four methods in its own file; this class calls them in training and in search.
 
-    `context_matrices` names the matrices that it applies to the context c_t. They are applied by a `SourceView`, which
-    knows when that is fastest, so that a decoder gets C c_t and never c_t itself.
-    `from_token` is what a step makes of its token alone; in training it is called once for all steps.
+    `context_matrices` names the matrices that the decoder applies to the context c_t, if any: one in its recurrence,
+    one in its readout. A `SourceView` applies them, before or after the weighted sum, whichever is faster. A decoder
+    that names a matrix C gets C c_t; one that names none gets c_t.
+    `from_token` computes what depends on the token alone; in training it is called once for all steps.
     `transition` is one step of attention and recurrence.
-    `readout` makes the features of which `output` makes probabilities; in training it is called once for all steps.
+    `readout` computes the features, from which `output` computes probabilities; in training it is called once for all
+    steps.
     """
 
     supports: ClassVar[tuple[str, ...]] = ("cell", "layers", "layer_norm", "variational", "coverage")
@@ -57,7 +59,9 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int, *,
         query_width: int | None = None, input_width: int | None = None, extra_width: int | None = None,
     ) -> None:  # fmt: skip
-        """Widths of the query (H), of the inputs known before the loop (E) and of those known at their step (C)."""
+        """Where a decoder differs from the default: the width of the query (H), of the lowest layer's inputs that are
+        known before the loop (E), and of those that are known only at their step (C).
+        """
         super().__init__(config, memory_width, table, positions)
         settings = config.decoder
         self.dropout = Dropout(settings.dropout)
@@ -74,11 +78,11 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     # -- the parts of a decoder ----------------------------------------------------------------------------------------
 
     def context_matrices(self) -> ContextMatrices:
-        """The matrices that recurrence and readout apply to the context; None for one that takes the context itself."""
+        """The matrices that recurrence and readout apply to the context; None where they read the context itself."""
         return ContextMatrices(recurrence=None, readout=None)
 
     def from_token(self, embedded: Tensor) -> Tensor:
-        """What of a step depends on its token alone: (…, E) -> (…, gates · H)."""
+        """The part of a step that depends only on its token: (…, E) -> (…, gates · H)."""
         return self.stack.lowest.input_gates(embedded)
 
     @abstractmethod
@@ -87,15 +91,19 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     @abstractmethod
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
-        """embedded (N, E), output_state (N, H) and C_o c (N, …) -> features (N, F), of one step or of all.
+        """embedded (N, E), output_state (N, H), projected_context (N, …) -> features (N, F), of one step or of all.
 
-        `projected_context` is what the readout's matrix makes of the context; None without attention.
+        `projected_context` is C_o c_t, with C_o the readout's matrix; None without attention.
         """
 
     # -- search and training -------------------------------------------------------------------------------------------
 
     def start(self, source: EncodedSource) -> RecurrentState:
-        """s_0 = tanh(W summary), one part for each layer (Bahdanau et al. 2015, appendix A.2.2)."""
+        """s_0 = tanh(W summary), one part for each layer.
+
+        In Bahdanau et al. 2015, appendix A.2.2, the summary is the backward state of the first word; here it is what
+        `encoder.summary` names.
+        """
         hidden = torch.tanh(self.bridge(source.summary))  # (B, L·H), for LSTMs (B, 2L·H)
         coverage = None
         if self.attention is not None and self.attention.covered is not None:
@@ -112,19 +120,19 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     ) -> tuple[Tensor, RecurrentState, Tensor | None]:
         embedded = self.embed(token)  # (B, E)
         prepared = self.from_token(embedded) if self.token_table is None else self.token_table.index_select(0, token)
-        following, output_state, attended = self.transition(TokenInput(embedded, prepared), state, self._view(source))
+        next_state, output_state, attended = self.transition(TokenInput(embedded, prepared), state, self._view(source))
         if attended is None:
-            return self.readout(embedded, output_state, None), following, None
-        return self.readout(embedded, output_state, attended.to_readout), following, attended.weights
+            return self.readout(embedded, output_state, None), next_state, None
+        return self.readout(embedded, output_state, attended.to_readout), next_state, attended.weights
 
     def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
-        """With `lengths`, longest first, the last rows leave the loop when their sentences have ended."""
+        """With `lengths`, rows must be sorted longest first, and rows that have ended leave the loop."""
         with kernels.share_gradients():
             return self._loop(tgt_in, RowSchedule(tgt_in, lengths), source)
 
     def _loop(self, tgt_in: Tensor, schedule: RowSchedule, source: EncodedSource) -> Decoded:
         all_rows = view = self._training_view(source)
-        embedded = self.embed(schedule.flat(tgt_in))  # (N, E): for one step after the other the rows that take part
+        embedded = self.embed(schedule.flat(tgt_in))  # (N, E): the rows of step 1, then those of step 2, …
         prepared = schedule.cut(self.from_token(embedded))
         state, transitions = self.start(source), []
         for token in map(TokenInput, embedded.split(schedule.rows), prepared):
@@ -170,10 +178,10 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return (TrainingView if linear else PlainView)(self.attention, matrices, source)
 
     def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
-        """Drop the memory, of which steps read only the cache, and apply both matrices to the values where that pays.
+        """Apply both matrices to the values where that is faster, and drop the memory, which steps do not read.
 
-        It does not pay with one hypothesis for each of many sentences, where it needs as many products as it saves.
-        Matrices in 8 bits are applied at each step.
+        With one hypothesis for each of many sentences it is not faster: a target is about as long as its source.
+        Matrices quantised to 8 bits are applied at each step.
         """
         source = replace(source, memory=source.memory[:, :0])
         if self.attention is None or not self.attention.is_one_sum:

@@ -49,8 +49,8 @@ class TutorialDecoder(RecurrentDecoder):
         attended = source.attend(query, state)
         combined = torch.relu(token.prepared + attended.to_recurrence)  # (B, H)
         hidden = self.stack.step(self.stack.lowest.input_gates(combined), state.hidden, state.masks)  # s_t
-        following = state.next(hidden, attended)
-        return Transition(following, output_state=following.top, attended=attended)
+        next_state = state.next(hidden, attended)
+        return Transition(next_state, output_state=next_state.top, attended=attended)
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         return self.dropout(output_state)
