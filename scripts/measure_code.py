@@ -101,18 +101,9 @@ def long_functions(checkout: Path, file: Path) -> Iterator[str]:
 
 def complex_functions(checkout: Path, tree: str) -> list[str]:
     """What ruff's C901 finds, whatever the checkout's own settings and comments say of it."""
-    options = (
-        "--isolated",
-        "--no-cache",
-        "--ignore-noqa",
-        "--exit-zero",
-        "--select",
-        "C901",
-        "--output-format",
-        "json",
-    )
     limit = f"lint.mccabe.max-complexity={MOST_COMPLEXITY}"
-    command = [sys.executable, "-m", "ruff", "check", *options, "--config", limit, str(checkout / tree)]
+    options = ("--isolated", "--no-cache", "--ignore-noqa", "--exit-zero", "--output-format", "json")
+    command = [sys.executable, "-m", "ruff", "check", *options, "--select", "C901", "--config", limit]
     done = subprocess.run([*command, str(checkout / tree)], capture_output=True, encoding="utf-8")
     if done.returncode:
         raise UserError(f"ruff cannot be run: {done.stderr.strip()}. `pip install -e '.[dev]'` installs it.")

@@ -41,7 +41,7 @@ def checkout(tmp_path: Path) -> Path:
         "translate/cli/text.py": "class A:\n    def shortest(self):\n" + "        x = 1\n" * 59 + "    @property\n"
         "    async def longer(self):\n" + "        x = 1\n" * 60,
         "scripts/branches.py": branches("allowed", 12) + branches("tangled", 13).replace(":\n", ":  # noqa: C901\n", 1),
-        "pyproject.toml": "[tool.ruff]\nexclude = ['scripts']\n",
+        "pyproject.toml": "[tool.ruff]\nexclude = ['scripts']\nforce-exclude = true\n",
     }
     for name, text in files.items():
         path = tmp_path / "tree" / name
