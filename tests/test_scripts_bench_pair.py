@@ -14,6 +14,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import bench_pair as script  # noqa: E402
 
+from translate.decoding.stream import MOST_LINES  # noqa: E402
+
 OLD, NEW = Path("old"), Path("new")
 
 
@@ -102,6 +104,16 @@ def test_the_speed_is_that_of_the_last_windows(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert script.read_speed(path) == pytest.approx(150.0)  # as many tokens in each: 2 / (1/100 + 1/300)
+
+
+def test_the_clock_starts_between_two_chunks_of_lines(tmp_path: Path) -> None:
+    """The command answers a chunk at once, so that a longer one would be over when its first answers arrive."""
+    for ending in ("en", "fr"):
+        (tmp_path / f"train.{ending}").write_text("one line\nanother\n")
+    (tmp_path / "project").mkdir()
+    script.write_project(tmp_path, 300, tmp_path / "project")
+    lines = (tmp_path / "project" / "lines.txt").read_text().splitlines()
+    assert (lines[MOST_LINES - 1 :], set(lines[:MOST_LINES])) == (["a", "one line", "another"], {"a"})
 
 
 def test_runs_are_made_of_the_models_that_are_asked_for(tmp_path: Path) -> None:
