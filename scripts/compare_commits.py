@@ -18,21 +18,18 @@ import hashlib
 import importlib
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from checkouts import checked_out, run_python, run_translate
 from numpy.typing import NDArray
 
-ROOT = Path(__file__).resolve().parent.parent
 OLD_NAMES = Path("translate/models/old_names.py")
 TOLERANCE, DEMO_TOLERANCE = 1e-9, 1e-5  # relative to max(1, |value|)
 WORST = 1e30  # the difference from what is missing or not a number: JSON has no infinity
@@ -97,52 +94,7 @@ class Difference:
     """Relative to max(1, |value|)."""
 
 
-# -- checkouts and processes -------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def checked_out(commit: str) -> Iterator[Path]:
-    """The folder of a checkout: the one that is named, or a worktree of the revision that is removed afterwards."""
-    from translate.errors import UserError
-
-    folder = Path(commit)
-    if (folder / "translate" / "__init__.py").is_file():
-        yield folder.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="commit-") as temporary:
-        place = Path(temporary) / "checkout"
-        made = _git("worktree", "add", "--detach", place, commit)
-        if made.returncode:
-            reason = (made.stderr.strip().splitlines() or ["git said nothing"])[-1]
-            raise UserError(f"{commit}: neither a folder that holds a checkout nor a revision of {ROOT}: {reason}")
-        try:
-            yield place
-        finally:
-            _git("worktree", "remove", "--force", place)
-
-
-def _git(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True)
-
-
-def run_python(checkout: Path, folder: Path, *arguments: str | Path) -> str:
-    """What Python with the code of a checkout wrote to stdout, on one thread in a folder that holds no code."""
-    from comparing import MemberFailed, last_word
-
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8"
-    )
-    if done.returncode:
-        reason = last_word(done.stderr) or f"ended with {done.returncode}"
-        raise MemberFailed(f"{checkout}: {' '.join(command[1:4])}: {reason}")
-    return done.stdout
-
-
-def run_translate(checkout: Path, folder: Path, *arguments: str | Path) -> str:
-    """What a checkout's own `python -m translate` wrote to stdout."""
-    return run_python(checkout, folder, "-m", "translate", *arguments)
+# -- names of parameters -----------------------------------------------------------------------------------------------
 
 
 def load_current_name(checkout: Path) -> Callable[[str], str]:
@@ -349,12 +301,14 @@ def compare_models(old: Path, new: Path, only: str, folder: Path) -> dict[str, A
     """The differences of all models whose name has `only` in it, as they are printed."""
     script = Path(__file__).resolve()
     cases, outs = folder / "cases.json", {"old": folder / "old.npz", "new": folder / "new.npz"}
-    run_python(new, folder, script, "--worker", "cases", new, cases)
+    run_python(new, folder, script, "--worker", "cases", new, cases, threads=1)
     chosen = [case for case in json.loads(cases.read_text()) if only in case["name"]]
     cases.write_text(json.dumps(chosen))
     with ThreadPoolExecutor(2) as pool:
         both = [
-            pool.submit(run_python, commit, folder, script, "--worker", "results", commit, cases, new, outs[name])
+            pool.submit(
+                run_python, commit, folder, script, "--worker", "results", commit, cases, new, outs[name], threads=1
+            )
             for name, commit in (("old", old), ("new", new))
         ]
         for process in both:
@@ -389,7 +343,7 @@ def compare_demo(old: Path, new: Path, config: Path, overrides: Sequence[str], f
     losses, weights = [], []
     for name, commit in (("old", old), ("new", new)):
         run = folder / f"demo-{name}"
-        run_translate(commit, folder, "train", config, *settings, *overrides, "--run", run, "--no-test")
+        run_translate(commit, folder, "train", config, *settings, *overrides, "--run", run, "--no-test", threads=1)
         losses.append(read_losses(run))
         weights.append(read_weights(run, load_current_name(new)))
     pairs = [distance(np.array(one), np.array(other)) for one, other in zip(*losses, strict=True)]
