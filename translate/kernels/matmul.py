@@ -191,7 +191,7 @@ def _pays_when_used_once(rows: int, weight: Tensor) -> bool:
     """Whether oneDNN's product pays though the matrix is used once and so has to be packed on the way.
 
     torch's runs at 120 GFLOP/s on Zen 5 and oneDNN's at 260; on Zen 4 it is 98 and 98 to 106, which is not worth the
-    memory (docs/decisions.md).
+    memory (docs/decisions/speed.md).
     """
     return rows >= _MIN_ROWS and suits_onednn(weight) and cpu_family() >= _ZEN_5
 
