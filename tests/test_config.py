@@ -132,6 +132,7 @@ def test_a_choice_like_no_other_gets_the_list_only(file: Path, value: str) -> No
     message = complaint(file, f"model.attention.score={value}")
     assert "'additive'" in message
     assert "Did you mean" not in message
+    assert message.endswith("A member of your own needs --plugin FILE.")
 
 
 @pytest.mark.parametrize("override", ["train.steps", "=5", ""])

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from covering import NUMBERS, SECTIONS, SETTINGS, complete, configure
 from small_models import build
+from torch import nn
 
-from translate.config import DecoderConfig, choices
+from translate.config import DecoderConfig, EncoderConfig, choices
 from translate.config.declarations import OPTIONAL, WIDTHS
 from translate.config.members import MEMBERS
+from translate.models.encoders import ENCODERS
 from translate.models.families import FAMILIES, declare
 from translate.models.recurrence import CELLS, Cell
 from translate.models.scores import SCORES
+from translate.models.seq2seq import initialise
 
 NAMES = [(setting, name) for setting in FAMILIES for name in SETTINGS[setting]]
 every_member = pytest.mark.parametrize(("setting", "name"), NAMES)
@@ -93,6 +96,17 @@ def test_a_declaration_of_an_unknown_word_is_refused(name: str, words: tuple[str
 def test_a_reading_knows_nothing_of_the_package(name: str) -> None:
     """Else a mistake could be in both."""
     assert "translate" not in re.findall(r"^\s*(?:from|import) (\w+)", Path(__file__).with_name(name).read_text(), re.M)
+
+
+def test_a_member_has_the_last_word_on_its_parameters() -> None:
+    class Started(ENCODERS["gru"]):  # type: ignore[misc]
+        def initialise(self) -> None:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, 0.25)
+
+    encoder = Started(3, EncoderConfig(width=4))
+    initialise(nn.ModuleList([encoder]))
+    assert all((parameter == 0.25).all() for parameter in encoder.parameters())
 
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())

@@ -36,6 +36,12 @@ def test_coverage_counts_real_tokens_only() -> None:
     assert float(losses["coverage"]) == pytest.approx(expected)
 
 
+def test_a_term_of_a_plugin_counts_as_it_is() -> None:
+    terms = random_terms("own", "coverage")
+    losses = extra_losses(decoded(**terms), torch.zeros(ROWS, STEPS), VALID, AttentionConfig(), RewardScale())
+    assert float(losses["own"]) == pytest.approx(float(terms["own"][VALID].sum()))
+
+
 def test_a_choice_is_judged_by_what_follows_it() -> None:
     terms = random_terms("choice", "entropy", "baseline")
     gold = -torch.rand(ROWS, STEPS, dtype=torch.float64) * VALID

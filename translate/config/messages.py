@@ -9,6 +9,7 @@ from typing import Any
 
 import tomli_w
 
+from translate.config.members import MEMBERS
 from translate.config.settings import Config, Section, settings_of
 
 # What pydantic calls a value that cannot be read: what was expected.
@@ -47,6 +48,8 @@ def explain(key: str, problem: Any) -> str:
     if kind == "literal_error":
         close = difflib.get_close_matches(str(value), re.findall("'([^']*)'", problem["ctx"]["expected"]), n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
+        if not close and key.removeprefix("model.") in MEMBERS:
+            hint = " A member of your own needs --plugin FILE."
         return f"{key}: {value!r} is not one of {problem['ctx']['expected']}.{hint}"
     if kind == "model_type":
         return f"{key}: {value!r}: this is a section; name a setting in it, as in {_example(key)}."

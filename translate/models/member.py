@@ -26,3 +26,6 @@ class Member:
     """Optional settings that it works with, by their last word, as in "layers". The others are refused."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """For a setting that it does not support: why not, as the rest of a sentence that begins with its name."""
+
+    def initialise(self) -> None:
+        """Set the parameters that should not start as the others do: matrices by Xavier, vectors at zero."""

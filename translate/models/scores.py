@@ -51,9 +51,6 @@ class Score(Member, nn.Module, ABC):
     def _value_width(self, sizes: Sizes) -> int:
         return sizes.memory
 
-    def initialise(self) -> None:
-        """Whatever should not start as biases (nil) and matrices (Xavier) do."""
-
     def prepare(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys (B, S, A) and values (B, S, C) of a memory."""
         return self.keys(memory), memory

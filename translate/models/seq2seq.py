@@ -10,9 +10,9 @@ from translate.config import ModelConfig
 from translate.models.decoders import DECODERS
 from translate.models.encoders import ENCODERS
 from translate.models.layers import SelfAttention, TokenEmbedding
+from translate.models.member import Member
 from translate.models.output import CopyGate
 from translate.models.recurrence import RecurrentLayer
-from translate.models.scores import Score
 from translate.models.state import Decoded, EncodedSource
 from translate.models.summaries import SUMMARIES
 
@@ -66,7 +66,7 @@ class Seq2Seq(nn.Module):
 
 
 def initialise(model: nn.Module) -> None:
-    """Matrices by Xavier, no biases; then whatever a part wants for itself."""
+    """Matrices by Xavier, vectors at zero; then what layers and members want for themselves, the outermost last."""
     for parameter in model.parameters():
         nn.init.zeros_(parameter) if parameter.dim() < 2 else nn.init.xavier_uniform_(parameter)
     for module in model.modules():
@@ -75,5 +75,8 @@ def initialise(model: nn.Module) -> None:
         elif isinstance(module, nn.Embedding):  # so that a tied output starts near zero
             nn.init.normal_(module.weight, std=1.0 / math.sqrt(module.embedding_dim))
             module.weight.data[0].zero_()
-        elif isinstance(module, RecurrentLayer | Score | CopyGate):
+        elif isinstance(module, RecurrentLayer | CopyGate):
+            module.initialise()
+    for module in reversed(list(model.modules())):
+        if isinstance(module, Member):
             module.initialise()

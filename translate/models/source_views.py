@@ -28,7 +28,10 @@ from translate.models.state import EncodedSource, RecurrentState
 
 
 class ContextMatrices(NamedTuple):
-    """The matrices that a decoder applies to the context, without biases; None for a part that takes it as it is."""
+    """The matrices that a decoder applies to the context, without biases; None for a part that takes it as it is.
+
+    Where one of them is None, all views are the plain one.
+    """
 
     recurrence: FastLinear | None
     readout: FastLinear | None
@@ -136,10 +139,12 @@ class SearchView(SourceView):
     def prepare(matrices: ContextMatrices, source: EncodedSource) -> EncodedSource:
         """The source with what both matrices make of the values, in their place."""
         assert source.cache is not None
+        assert matrices.recurrence is not None
+        assert matrices.readout is not None
         values = source.cache.values  # (B, 1, S, C)
         flat = values.flatten(0, 2)  # (B · S, C): torch would else multiply sentence by sentence
-        both = [matrix.without_bias(flat) for matrix in matrices if matrix is not None]
-        projected = torch.cat(both, dim=-1).view(*values.shape[:3], -1)  # (B, 1, S, R + F)
+        both = torch.cat([matrices.recurrence.without_bias(flat), matrices.readout.without_bias(flat)], dim=-1)
+        projected = both.view(*values.shape[:3], -1)  # (B, 1, S, R + F)
         return replace(source, cache=replace(source.cache, values=values[..., :0], projected_values=projected))
 
     def _attend(self, query: Tensor, steps: Tensor, coverage: Tensor | None) -> Attended:

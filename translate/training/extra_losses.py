@@ -11,6 +11,7 @@ from translate.config import AttentionConfig
 from translate.models.state import Decoded
 
 _LEAST = 1e-6  # added to a weight whose logarithm is taken: windows and sparsemax give true zeros
+_KNOWN = ("coverage", "choice", "entropy", "baseline")
 _KEPT = 0.9  # of a running average, from one batch to the next
 
 
@@ -45,9 +46,14 @@ def extra_losses(
 ) -> dict[str, Tensor]:
     """Sums over the real tokens by name; `gold` (B, T) are the references' log probabilities.
 
+    A term of a name that is not known here, which a member of a plugin may leave, counts as it is.
+
     A draw of hard attention is judged by R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
     """
     terms, losses = decoded.loss_terms, dict[str, Tensor]()
+    for name in terms:
+        if name not in _KNOWN:
+            losses[name] = terms[name][tgt_valid].sum()
     if "coverage" in terms:
         losses["coverage"] = config.coverage_loss * terms["coverage"][tgt_valid].sum()
     if "choice" in terms:
