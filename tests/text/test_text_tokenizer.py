@@ -347,12 +347,12 @@ def test_training_twice_gives_the_same_bytes_and_no_noise(capfd: pytest.CaptureF
 
 def test_the_folder_for_temporary_files_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = []
-    for name in ("short", "much-longer/été"):
+    for name in ("short", "much-longer/été", "x" * 220):
         (tmp_path / name).mkdir(parents=True)
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
         models.append(learn(LINES, VARIANTS[0])[0].model)
     assert models[0] == models[1]
-    assert str(tmp_path).encode() not in models[0]
+    assert not any(str(tmp_path).encode() in model for model in models)
 
 
 def test_a_large_corpus_is_sampled_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:

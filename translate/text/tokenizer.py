@@ -96,7 +96,7 @@ def _train_from_seeds(counts: Counter[str], config: TokenizerConfig) -> bytes:
     words = Counter({SPACE + word: count for word, count in _count_words(counts, config).items()})
     seeds = seed_pieces(words, most=_MOST_SEEDS - config.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
-        path = folder + "/" * (_SEEDS_PATH_LENGTH - len(folder.encode())) + "seeds.tsv"
+        path = folder + "/" * max(1, _SEEDS_PATH_LENGTH - len(folder.encode())) + "seeds.tsv"
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{piece}\t{_LINE_COPIES * count}\n" for piece, count in seeds)
         model = _train(counts, config, seed_sentencepieces_file=path)
