@@ -304,6 +304,26 @@ def test_bytes_are_for_all_kinds_but_words() -> None:
             TokenizerConfig.model_validate({"kind": kind, "vocabulary": 299})
 
 
+# -- seeds of the unigram trainer -------------------------------------------------------------------------------------
+
+
+def test_a_word_that_a_space_always_follows_is_a_piece() -> None:
+    """sentencepiece 0.2.3 by itself cuts every word but the full stop."""
+    grammar = random.Random(3)
+    lines = [" ".join([*grammar.choices(LATIN, k=grammar.randint(1, 9)), "."]) for _ in range(200)]
+    tokenizer, _ = learn(lines, VARIANTS[0])
+    assert [len(tokenizer.encode(word)) for word in LATIN] == [1] * len(LATIN)
+
+
+@pytest.mark.parametrize("normalization", choices(TokenizerConfig, "normalization"))
+def test_seeds_are_spelt_as_sentencepiece_normalizes(normalization: str) -> None:
+    """Full-width letters, ligatures and capitals: words of them are pieces as well, as the normal form they take."""
+    words = ["Ｈｏｕｓｅ", "eﬃcient", "Straße"]
+    config = TokenizerConfig.model_validate({"vocabulary": 400, "normalization": normalization})
+    tokenizer, _ = learn([f"{' '.join(words[:number])} ." for number in (1, 2, 3) for _ in range(9)], config)
+    assert [len(tokenizer.encode(word)) for word in words] == [1, 1, 1]
+
+
 # -- what cannot be learnt from, and model files ----------------------------------------------------------------------
 
 
@@ -323,6 +343,16 @@ def test_training_twice_gives_the_same_bytes_and_no_noise(capfd: pytest.CaptureF
     first, second = (learn(itertools.chain(LINES, []), VARIANTS[0])[0].model for _ in range(2))
     assert first == second
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_folder_for_temporary_files_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = []
+    for name in ("short", "much-longer/été", "x" * 220):
+        (tmp_path / name).mkdir(parents=True)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+        models.append(learn(LINES, VARIANTS[0])[0].model)
+    assert models[0] == models[1]
+    assert not any(str(tmp_path).encode() in model for model in models)
 
 
 def test_a_large_corpus_is_sampled_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import io
 import itertools
 import random
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from translate.config import TokenizerConfig
 from translate.errors import DataError, RunError
 from translate.text.corpus import BREAKS, tidy
+from translate.text.seeds import seed_pieces
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -31,6 +33,9 @@ _RESERVED = "▅"  # sentencepiece skips training lines with this character
 _NUM_SPECIAL, _NUM_BYTES = 4, 256
 _MOST_LINES = 200_000  # sampled from a larger corpus: three times the text saves 0.3 % of the pieces
 _LONGEST_LINE = 1000  # longer lines are cut for training, which is slow and hungry on them
+_MOST_SEEDS = 1_000_000  # sentencepiece's own limit, which counts characters too and would drop the rarest of them
+_LINE_COPIES = 2  # sentencepiece 0.2.2 reads each line so often when it looks for seeds
+_SEEDS_PATH_LENGTH = 200  # filled up with slashes, so that models are of one length wherever temporary files are
 _NUM_THREADS = 4  # fixed, because rounding and so the pieces depend on it
 _NO_PIECE = re.compile(f"{_RESERVED}|<(pad|unk|s|/s)>|.{{{_LONGEST_LINE + 1}}}")  # words that sentencepiece refuses
 _VISIBLE = re.compile(f"[^{SPACE}]+")  # the words of a line that sentencepiece has normalized
@@ -48,30 +53,10 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, sa
     if not counts:
         what = "word that can be a piece" if config.kind == "word" else "visible character"
         raise DataError(f"The tokenizer has nothing to learn from: the training text holds no {what}.")
-    writer = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            # Each line once, with its count: the search for repeated substrings is quadratic in repeated lines.
-            sentence_iterator=(f"{line}\t{count}" for line, count in counts.items()),
-            input_format="tsv",
-            model_writer=writer,
-            model_type=config.kind,
-            vocab_size=config.vocabulary,
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            byte_fallback=config.spells_bytes,
-            normalization_rule_name=config.normalization,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            max_sentence_length=4 * _LONGEST_LINE,
-            num_threads=_NUM_THREADS,
-            minloglevel=2,
-        )
+        model = _train_from_seeds(counts, config) if config.kind == "unigram" else _train(counts, config)
     except RuntimeError as error:
         raise DataError(f"The tokenizer cannot learn from this text: sentencepiece says: {error}") from None
-    model = writer.getvalue()
     tokenizer = Tokenizer(model)
     if config.kind == "word":
         _say_unknown_words(words, tokenizer, config, say)
@@ -79,6 +64,44 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, sa
     if size < config.vocabulary:
         say(f"The vocabulary has {size:,} pieces, not {config.vocabulary:,}: the training text yields no more.")
     return model
+
+
+def _train(counts: Counter[str], config: TokenizerConfig, **more: Any) -> bytes:
+    writer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        # Each line once, with its count: the search for repeated substrings is quadratic in repeated lines.
+        sentence_iterator=(f"{line}\t{count}" for line, count in counts.items()),
+        input_format="tsv",
+        model_writer=writer,
+        model_type=config.kind,
+        vocab_size=config.vocabulary,
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        byte_fallback=config.spells_bytes,
+        normalization_rule_name=config.normalization,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        max_sentence_length=4 * _LONGEST_LINE,
+        num_threads=_NUM_THREADS,
+        minloglevel=2,
+        **more,
+    )
+    return writer.getvalue()
+
+
+def _train_from_seeds(counts: Counter[str], config: TokenizerConfig) -> bytes:
+    """Unigram, from seeds of our own: sentencepiece 0.2.3 makes no seed of a word that a space always follows."""
+    words = Counter({SPACE + word: count for word, count in _count_words(counts, config).items()})
+    seeds = seed_pieces(words, most=_MOST_SEEDS - config.vocabulary)
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/" * max(1, _SEEDS_PATH_LENGTH - len(folder.encode())) + "seeds.tsv"
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{piece}\t{_LINE_COPIES * count}\n" for piece, count in seeds)
+        model = _train(counts, config, seed_sentencepieces_file=path)
+    # The model holds the path, which differs from run to run: slashes instead, as many.
+    return model.replace(folder.encode(), b"/" * len(folder.encode()))
 
 
 class Tokenizer:
