@@ -23,16 +23,14 @@ from unittest import mock
 import bench_decode
 import bench_train
 import torch
-from torch import Tensor, nn
 
 from translate import kernels
 from translate.config import SearchConfig
 from translate.decoding.packing import packed_for_search
-from translate.kernels.gru import gru_update
-from translate.kernels.rows import RowSchedule
 from translate.machine import cpu_name, tune_process
 from translate.models.decoders import RecurrentDecoder
 from translate.models.seq2seq import Seq2Seq
+from translate.models.source_views import PlainView, SourceView
 from translate.models.state import EncodedSource
 from translate.training.optim import build_optimizer
 
@@ -48,16 +46,8 @@ class Without(NamedTuple):
     in_search: bool
 
 
-def _separate_step(gates: Tensor, hidden: Tensor, recurrent: nn.Module) -> Tensor:
-    """The product and the gates as two nodes of the graph, each with its kernel."""
-    return gru_update(gates, recurrent(hidden), hidden)
-
-
-def _all_rows_stay(self: RowSchedule, tokens: Tensor, lengths: Tensor | None = None) -> None:
-    _schedule(self, tokens, None)
-
-
-_schedule = RowSchedule.__init__
+def _plain_view(self: RecurrentDecoder, source: EncodedSource) -> SourceView:
+    return PlainView(self.attention, self.context_matrices(), source)
 
 
 def _no_preparation(self: RecurrentDecoder, source: EncodedSource, hypotheses: int) -> EncodedSource:
@@ -65,10 +55,11 @@ def _no_preparation(self: RecurrentDecoder, source: EncodedSource, hypotheses: i
 
 
 WITHOUT = [
-    *(Without(name, partial(kernels.plain, name), True, name not in ("vocabulary_loss", "dropout_mask", "split_rows"))
-      for name in kernels.KERNELS if name not in ("lstm", "gru_update")),
-    Without("gru_step as two nodes", partial(mock.patch.object, kernels, "gru_step", _separate_step), True, False),
-    Without("RowSchedule", partial(mock.patch.object, RowSchedule, "__init__", _all_rows_stay), True, False),
+    *(Without(name, partial(kernels.plain, name), True, name not in ("vocabulary_loss", "dropout_mask"))
+      for name in kernels.KERNELS),
+    Without("TrainingView", partial(mock.patch.object, RecurrentDecoder, "_training_view", _plain_view), True, False),
+    Without("packed", partial(mock.patch.object, sys.modules[__name__], "packed_for_search", lambda model: model),
+            False, True),
     Without("SearchView", partial(mock.patch.object, RecurrentDecoder, "for_search", _no_preparation), False, True),
     Without("all", partial(kernels.plain), True, True),
 ]  # fmt: skip
@@ -92,7 +83,7 @@ def training(name: str, vocabulary: int, data: Path | None) -> Callable[[], floa
     """Seconds of four updates, one from each quarter of the lengths."""
     dataset = bench_train.corpus_pairs(data, vocabulary) if data else bench_train.random_pairs(vocabulary)
     torch.manual_seed(1)
-    config = bench_train.settings(name)
+    config = bench_train.settings(MODELS[name])
     model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length).train()
     optimizer = build_optimizer(model, config.train)
     (batches,) = bench_train.spread_batches(config, dataset, rounds=1)
@@ -115,8 +106,13 @@ def searching(beam: int, sentences: int, vocabulary: int) -> Callable[[], float]
     return action
 
 
+# The models of bench_train.py, and one with LSTMs.
+MODELS = {
+    **bench_train.ROWS,
+    "lstm": {**bench_train.WIDE, "model.encoder.kind": "bilstm", "model.decoder.cell": "lstm"},
+}
 SEARCHES = {"greedy": (1, 128), "beam 5": (5, 64), "greedy, one sentence": (1, 1), "beam 5, one sentence": (5, 1)}
-ROWS = [*bench_train.ROWS, *SEARCHES]
+ROWS = [*MODELS, *SEARCHES]
 
 
 def main() -> None:

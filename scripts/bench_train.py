@@ -20,7 +20,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
@@ -102,13 +102,13 @@ class Row:
     loader_share: float
 
 
-def settings(name: str) -> Config:
+def settings(row: Mapping[str, object]) -> Config:
     """The configuration of a row; batches of 64 sentences of 15 pieces."""
     tree: dict[str, object] = {
         "data": {"folder": "-", "source_lang": "a", "target_lang": "b"},
         "train": {"steps": 1, "batch_tokens": 64 * 15, "label_smoothing": SMOOTHING},
     }
-    for key, value in ROWS[name].items():
+    for key, value in row.items():
         *parents, last = key.split(".")
         section = tree
         for part in parents:
@@ -147,7 +147,7 @@ def corpus_pairs(folder: Path, vocabulary: int) -> PairDataset:
 
 
 def ours(model: Seq2Seq, batch: Batch) -> Tensor:
-    decoded, source = model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in, 1.0, batch.tgt_lengths)
+    decoded, source = model(batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in)
     return sequence_loss(model, decoded, source, batch.tgt_out, batch.tgt_valid, SMOOTHING).smoothed
 
 
@@ -281,7 +281,7 @@ def spread_batches(config: Config, dataset: PairDataset, rounds: int) -> list[li
 def measure(name: str, vocabulary: int, dataset: PairDataset, rounds: int) -> Row:
     """Both loops on the same batches, taking turns; speeds are over all rounds, the ratio is the median of rounds."""
     torch.manual_seed(1)
-    config = settings(name)
+    config = settings(ROWS[name])
     model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length)
     optimizer = build_optimizer(model, config.train)
     by_round = spread_batches(config, dataset, rounds)
@@ -317,7 +317,7 @@ def measure(name: str, vocabulary: int, dataset: PairDataset, rounds: int) -> Ro
 def in_turns(name: str, vocabulary: int, dataset: PairDataset, rounds: int, ways: tuple[Way, Way]) -> str:
     """Updates in two ways of forming the loss of a model, taking turns; tells what the second is beside the first."""
     torch.manual_seed(1)
-    config = settings(name)
+    config = settings(ROWS[name])
     model = Seq2Seq(config.model, vocabulary, vocabulary, config.data.max_length).train()
     optimizer = build_optimizer(model, config.train)
     losses = [make(model, config) for _, make in ways]

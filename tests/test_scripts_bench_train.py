@@ -50,7 +50,7 @@ def some_batch() -> Batch:
 def test_the_textbook_loop_is_our_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In value and in gradient, or the ratio of their times would say nothing."""
     shrink(monkeypatch)
-    config = script.settings(name)
+    config = script.settings(script.ROWS[name])
     torch.manual_seed(0)
     model = Seq2Seq(config.model, 13, 13, 20).double().eval()
     losses = [loss(model, some_batch()) for loss in (script.ours, script.textbook)]
@@ -61,7 +61,7 @@ def test_the_textbook_loop_is_our_function(name: str, monkeypatch: pytest.Monkey
 
 def test_every_round_has_sentences_of_all_lengths() -> None:
     """The longer the sentences, the greater the ratio: rounds of chance lengths would differ by their luck."""
-    rounds = script.spread_batches(script.settings("plain"), script.random_pairs(50), 5)
+    rounds = script.spread_batches(script.settings(script.ROWS["plain"]), script.random_pairs(50), 5)
     assert [len(batches) for batches in rounds] == [4] * 5
     lengths = np.array([[max(batch.src.size(1), batch.tgt_in.size(1)) for batch in batches] for batches in rounds])
     assert (np.diff(lengths, axis=1) > 0).all()

@@ -7,7 +7,7 @@ import torch
 from kernel_inputs import check_all_close, check_close, gradients, in_float32, sample
 from torch import Tensor
 
-from translate.kernels import additive, additive_score, in_slices, plain, reference, rows
+from translate.kernels import additive, additive_score, in_slices, plain, reference, slices
 
 BATCH, QUERIES, POSITIONS, WIDTH = 2, 3, 5, 4
 
@@ -56,7 +56,7 @@ def test_some_queries_at_a_time_are_all_at_once(groups: int, some: int, monkeypa
 @pytest.mark.parametrize("sentences", [1, 2])
 def test_some_sentences_at_a_time_are_all_at_once(sentences: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = results(groups=1)
-    monkeypatch.setattr(rows, "_CACHED_ELEMENTS", sentences * QUERIES * POSITIONS * WIDTH)
+    monkeypatch.setattr(slices, "_CACHED_ELEMENTS", sentences * QUERIES * POSITIONS * WIDTH)
     check_all_close(results(groups=1), whole, 1e-12)
 
 

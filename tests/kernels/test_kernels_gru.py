@@ -7,8 +7,8 @@ import torch
 from kernel_inputs import check_all_close, check_close, gradients, in_float32, sample
 from torch import Tensor, nn
 
-from translate.kernels import FastLinear, gru, gru_step, gru_update, lstm, plain
-from translate.kernels.gru import _GruUnrolled, _GruUpdate, tanh_
+from translate.kernels import FastLinear, gru, lstm, plain
+from translate.kernels.gru import _GruUnrolled, tanh_
 from translate.kernels.matmul import PackedWeight
 from translate.kernels.packed import PackedLinear
 
@@ -16,9 +16,6 @@ ROWS, STEPS, INPUT, WIDTH = 3, 5, 2, 4
 
 
 def test_the_gru_has_the_derivative_that_is_written_out() -> None:
-    gates = [sample(ROWS, 3 * WIDTH, seed=seed).requires_grad_() for seed in (6, 7)]
-    before = sample(ROWS, WIDTH, seed=8).requires_grad_()
-    assert torch.autograd.gradcheck(_GruUpdate.apply, (*gates, before))
     inputs, start = sample(STEPS, ROWS, INPUT, seed=9).requires_grad_(), sample(ROWS, WIDTH, seed=10).requires_grad_()
     shapes = ((3 * WIDTH, INPUT), (3 * WIDTH, WIDTH), (3 * WIDTH,), (3 * WIDTH,))
     weights = [sample(*shape, seed=11 + index).requires_grad_() for index, shape in enumerate(shapes)]
@@ -75,26 +72,6 @@ def test_half_precision_has_its_kernels(gates: int, half: torch.dtype) -> None:
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0.05, atol=0.1)
     assert not torch.equal(found[0][0], found[1][0])
-
-
-def test_a_step_may_mix_precisions() -> None:
-    """Under autocast the products are in half precision, and the state is not: it follows the input's gates."""
-    gates, recurrent = in_float32(ROWS, 3 * WIDTH, seed=1), in_float32(ROWS, 3 * WIDTH, seed=2).bfloat16()
-    hidden = in_float32(ROWS, WIDTH, seed=3).bfloat16()
-    found = gru_update(gates, recurrent, hidden)
-    assert found.dtype == torch.float32
-    check_close(found, gru_update(gates, recurrent.float(), hidden.float()), 1e-6)
-
-
-def test_a_step_takes_any_module_for_its_product() -> None:
-    """In 8 bits, as in search, it is no linear map that shares gradients."""
-
-    class Twice(nn.Module):
-        def forward(self, hidden: Tensor) -> Tensor:
-            return hidden.repeat(1, 3) * 2
-
-    gates, hidden = sample(ROWS, 3 * WIDTH, seed=1), sample(ROWS, WIDTH, seed=2)
-    check_close(gru_step(gates, hidden, Twice()), gru_update(gates, hidden.repeat(1, 3) * 2, hidden))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

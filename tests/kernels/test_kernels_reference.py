@@ -12,7 +12,7 @@ import torch
 from kernel_inputs import PROCESSORS, gradients, sample, use_processor
 from torch import Tensor
 
-from translate.kernels import KERNELS, FastLinear, additive, plain, rows, share_gradients, vocabulary
+from translate.kernels import KERNELS, FastLinear, additive, plain, share_gradients, slices, vocabulary
 
 Call = Callable[..., Any]  # the kernel or its twin, and the leaves -> what it gives
 
@@ -44,24 +44,10 @@ def linear_case(dtype: torch.dtype, shape: tuple[int, ...], outputs: int, bias: 
     return Case([inputs, weight, *biases], lambda f, *given: f(*given))
 
 
-def sum_case(dtype: torch.dtype, groups: int, queries: int, positions: int, width: int, leaving: int = 0) -> Case:
-    """With rows that leave after a first sum of all of them."""
+def sum_case(dtype: torch.dtype, groups: int, queries: int, positions: int, width: int) -> Case:
     weights = leaf(5, groups, queries, positions, seed=1, dtype=dtype)
     values = leaf(5, groups, positions, width, seed=2, dtype=dtype)
-
-    def call(f: Callable[..., Tensor], weights: Tensor, values: Tensor) -> list[Tensor]:
-        return [f(weights, values), *([f(weights[:-leaving], values)] if leaving else [])]
-
-    return Case([weights, values], call)
-
-
-def split_case(dtype: torch.dtype, width: int, sizes: list[int]) -> Case:
-    return Case([leaf(sum(sizes), width, seed=1, dtype=dtype)], lambda f, table: f(table, sizes))
-
-
-def reorder_case(dtype: torch.dtype, width: int, order: list[int]) -> Case:
-    table = leaf(len(order), width, seed=1, dtype=dtype)
-    return Case([table], lambda f, table: f(table, torch.tensor(order, dtype=torch.long)))
+    return Case([weights, values], lambda f, *given: f(*given))
 
 
 def additive_case(dtype: torch.dtype, batch: int, groups: int, queries: int, positions: int, width: int) -> Case:
@@ -71,23 +57,8 @@ def additive_case(dtype: torch.dtype, batch: int, groups: int, queries: int, pos
     return Case([query, keys, v], lambda f, *given: f(*given))
 
 
-def maxout_case(dtype: torch.dtype, *shape: int) -> Case:
-    return Case([leaf(*shape, seed=1, dtype=dtype)], lambda f, units: f(units))
-
-
 def mask_case(dtype: torch.dtype, share: float, *shape: int) -> Case:
     return Case([sample(*shape, seed=1, dtype=dtype)], lambda f, values: f(values, share), needs_gradient=False)
-
-
-def update_case(dtype: torch.dtype, batch: int, width: int) -> Case:
-    gates = [leaf(batch, 3 * width, seed=seed, dtype=dtype) for seed in (1, 2)]
-    return Case([*gates, leaf(batch, width, seed=3, dtype=dtype)], lambda f, *given: f(*given))
-
-
-def step_case(dtype: torch.dtype, batch: int, width: int, bias: bool = True) -> Case:
-    recurrent = linear_map(width, 3 * width, 3, dtype, bias)
-    gates, hidden = leaf(batch, 3 * width, seed=1, dtype=dtype), leaf(batch, width, seed=2, dtype=dtype)
-    return Case([gates, hidden, *recurrent.parameters()], lambda f, gates, hidden, *_: f(gates, hidden, recurrent))
 
 
 def unrolled_case(
@@ -131,17 +102,6 @@ CASES: dict[str, list[Make]] = {
         lambda d: sum_case(d, groups=1, queries=1, positions=5, width=7),
         lambda d: sum_case(d, groups=2, queries=3, positions=4, width=5),
         lambda d: sum_case(d, groups=1, queries=1, positions=1, width=1),
-        lambda d: sum_case(d, groups=1, queries=2, positions=3, width=4, leaving=2),
-    ],
-    "split_rows": [
-        lambda d: split_case(d, 5, [3, 3, 2, 1]),
-        lambda d: split_case(d, 1, [4]),
-        lambda d: split_case(d, 3, [2, 0, 1]),
-    ],
-    "reorder": [
-        lambda d: reorder_case(d, 5, [2, 1, 0, 3, 5, 4, 6]),
-        lambda d: reorder_case(d, 1, [0]),
-        lambda d: reorder_case(d, 3, []),
     ],
     "additive_score": [
         lambda d: additive_case(d, batch=3, groups=1, queries=1, positions=5, width=7),
@@ -150,14 +110,11 @@ CASES: dict[str, list[Make]] = {
         lambda d: additive_case(d, batch=1, groups=1, queries=1, positions=1, width=1),
         lambda d: additive_case(d, batch=0, groups=1, queries=2, positions=3, width=4),
     ],
-    "maxout": [lambda d: maxout_case(d, 3, 8), lambda d: maxout_case(d, 2, 5, 14), lambda d: maxout_case(d, 0, 2)],
     "dropout_mask": [
         lambda d: mask_case(d, 0.3, 401, 503),
         lambda d: mask_case(d, 0.5, 40_001),
         lambda d: mask_case(d, 0.1, 7, 101, 103),
     ],
-    "gru_update": [lambda d: update_case(d, 5, 7), lambda d: update_case(d, 1, 1), lambda d: update_case(d, 0, 3)],
-    "gru_step": [lambda d: step_case(d, 5, 7), lambda d: step_case(d, 1, 3, bias=False), lambda d: step_case(d, 9, 1)],
     "gru": [
         lambda d: unrolled_case(d, 3, batch=3, steps=4, inputs=5, width=7),
         lambda d: unrolled_case(d, 3, batch=1, steps=1, inputs=1, width=1),
@@ -222,7 +179,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits of memory and cache so low that even these small tensors are cut into slices."""
     monkeypatch.setattr(additive, "MAX_UNITS", 30)
     monkeypatch.setattr(vocabulary, "MAX_ELEMENTS", 40)
-    monkeypatch.setattr(rows, "_CACHED_ELEMENTS", 40)
+    monkeypatch.setattr(slices, "_CACHED_ELEMENTS", 40)
 
 
 def test_every_kernel_is_held_to_its_twin() -> None:

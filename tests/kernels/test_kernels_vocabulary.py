@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from kernel_inputs import check_all_close, check_close, every_processor, in_float32, sample, use_processor
 from torch import Tensor
 
-from translate.kernels import log_softmax, matmul, rows, vocabulary, vocabulary_chunks, vocabulary_loss
+from translate.kernels import log_softmax, matmul, slices, vocabulary, vocabulary_chunks, vocabulary_loss
 
 TOKENS, WIDTH, VOCABULARY = 9, 6, 19
 every_smoothing = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -53,7 +53,7 @@ def test_the_loss_by_what_stays_in_the_cache_is_the_loss_at_once(
     smoothing: float, some: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = results(smoothing)
-    monkeypatch.setattr(rows, "_CACHED_ELEMENTS", some * VOCABULARY)
+    monkeypatch.setattr(slices, "_CACHED_ELEMENTS", some * VOCABULARY)
     check_all_close(results(smoothing), whole)
     with torch.no_grad():
         features, weight, bias = leaves()
@@ -144,7 +144,7 @@ def test_no_tokens_have_a_loss_and_gradients_of_zero() -> None:
 def test_log_probabilities_in_place_are_those_of_a_softmax(
     dtype: torch.dtype, some: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_CACHED_ELEMENTS", some * VOCABULARY)
+    monkeypatch.setattr(slices, "_CACHED_ELEMENTS", some * VOCABULARY)
     logits, bias = sample(2, 3, VOCABULARY, seed=1, dtype=dtype), in_float32(VOCABULARY, seed=2).to(dtype)
     expected = torch.log_softmax(logits.double() + bias.double(), dim=-1)
     found = log_softmax(logits, bias)

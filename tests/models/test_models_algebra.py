@@ -7,11 +7,10 @@ from functools import cache
 import pytest
 import torch
 from covering import ENCODER, Row, configure, cover, describe, one_at_a_time
-from small_models import Inputs, build, check_close, encode, make_inputs, output, run, sample, tensors_in
+from small_models import Inputs, build, check_close, encode, make_inputs, output, run, tensors_in
 from torch import Tensor
 
 from translate.config import ModelConfig
-from translate.kernels import RowSchedule
 from translate.models.encoders import ENCODERS
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import Decoded, EncodedSource
@@ -78,33 +77,6 @@ def test_hypotheses_share_their_sentence(config: ModelConfig, rows: list[int]) -
         check_close(features, expected)
         check_close(weights, alone_weights)
         check_close(output.log_probs(features, weights, seen), output.log_probs(expected, alone_weights, copies))
-
-
-@every_model
-def test_rows_that_have_ended_leave_and_nothing_changes(config: ModelConfig) -> None:
-    """With the targets' lengths the loop drops rows; real steps and gradients are what they are without."""
-    model = built(config)
-    batch = make_inputs(lengths=(3, 5, 2) * 7, steps=5)
-    lengths = torch.tensor([5, 3, 5, 4, 5] + [4] * 4 + [2] * 8 + [1] * 4)  # the second row ends before the third
-    real = torch.arange(5) < lengths.unsqueeze(1)  # (B, T)
-    found = []
-    for given in (lengths, None):
-        source = model.encode(batch.src, batch.src_valid, batch.src_lengths)
-        decoded = model.decoder(batch.tgt_in, source, given)
-        parts = [
-            decoded.features,
-            *(decoded.loss_terms.values()),
-            *([] if decoded.weights is None else [decoded.weights]),
-        ]
-        loss = sum((part[real] * sample(*part[real].shape)).sum() for part in parts)
-        moved = [one for one in model.parameters() if one.requires_grad]
-        found.append((parts, torch.autograd.grad(loss, moved, allow_unused=True)))
-    (some, grads), (every, all_grads) = found
-    for one, other in zip(some, every, strict=True):
-        check_close(one[real], other[real])
-    for one, other in zip(grads, all_grads, strict=True):
-        check_close(one, other)
-    assert RowSchedule(batch.tgt_in, lengths).rows == [21, 21, 12, 12, 12]
 
 
 @every_model

@@ -12,7 +12,7 @@ from small_models import check_close, sample, shake
 from torch import Tensor, nn
 
 from translate import kernels
-from translate.models.recurrence import CELLS, Hidden, LayerState, RecurrentLayer, RecurrentStack
+from translate.models.recurrence import CELLS, GRUCell, Hidden, LayerState, RecurrentLayer, RecurrentStack
 
 BATCH, STEPS, INPUT, EXTRA, WIDTH = 3, 4, 5, 6, 7
 TORCH: dict[str, Any] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -307,3 +307,13 @@ def test_recurrent_matrices_start_orthogonal_and_an_lstm_remembers(cell: str) ->
         assert forget[WIDTH : 2 * WIDTH].tolist() == [1.0] * WIDTH
         forget = torch.cat([forget[:WIDTH], forget[2 * WIDTH :]])
     assert not forget.any()
+
+
+def test_a_gru_step_may_mix_precisions() -> None:
+    """Under autocast products are in half precision, and the state is not: it follows what the inputs give."""
+    gate_inputs, recurrent = sample(3, 12, seed=1).float(), sample(3, 12, seed=2).bfloat16()
+    hidden = sample(3, 4, seed=3).bfloat16()
+    (found,) = GRUCell.update(gate_inputs, recurrent, (hidden,), None)
+    assert found.dtype == torch.float32
+    (expected,) = GRUCell.update(gate_inputs, recurrent.float(), (hidden.float(),), None)
+    check_close(found, expected, 1e-6)

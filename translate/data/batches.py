@@ -39,7 +39,6 @@ class Batch:
     tgt_in: Tensor  # (B, T): BOS, pieces
     tgt_out: Tensor  # (B, T): pieces, EOS
     tgt_valid: Tensor  # (B, T)
-    tgt_lengths: Tensor  # (B,), on the CPU always
     num_tokens: int
     """Real target tokens, end symbols included; of a shard, those of the whole batch."""
     rows: Rows
@@ -70,7 +69,7 @@ def _collated(pairs: Sequence[tuple[Any, Any]], rows: Rows) -> Batch:
     tgt_in = tgt_out.roll(1, dims=1)  # (B, T)
     tgt_in[:, 0] = BOS
     tgt_in.masked_fill_(~tgt_valid, PAD)
-    return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, tgt_lengths, int(tgt_lengths.sum()), rows)
+    return Batch(src, src_valid, src_lengths, tgt_in, tgt_out, tgt_valid, int(tgt_lengths.sum()), rows)
 
 
 def collate_shard(
@@ -78,8 +77,7 @@ def collate_shard(
 ) -> Batch:
     """The share of one of `size` processes in a batch, dealt out so that all have like many tokens.
 
-    The longest targets come first, so that the decoder can leave out rows that have ended. Where there are fewer pairs
-    than processes, some get a pair that does not count.
+    The longest targets come first. Where there are fewer pairs than processes, some get a pair that does not count.
     """
     pairs: list[tuple[Any, Any]] = [dataset[int(row)] for row in rows]
     if respell is not None:

@@ -5,33 +5,27 @@ The plain twin of each kernel stands in `reference.py`. With `TRANSLATE_KERNELS=
 
 from translate.kernels.additive import additive_score, in_slices
 from translate.kernels.dispatch import KERNELS, plain, uses_twin
-from translate.kernels.elementwise import dropout_mask, maxout
-from translate.kernels.gru import gru, gru_step, gru_update, lstm
+from translate.kernels.dropout import dropout_mask
+from translate.kernels.gru import gru, lstm
 from translate.kernels.int8 import int8
 from translate.kernels.matmul import linear
 from translate.kernels.packed import packed
-from translate.kernels.rows import RowSchedule, reorder
 from translate.kernels.shared_gradients import FastLinear, share_gradients, weighted_sum
 from translate.kernels.vocabulary import log_softmax, vocabulary_chunks, vocabulary_loss
 
 __all__ = [
     "KERNELS",
     "FastLinear",
-    "RowSchedule",
     "additive_score",
     "dropout_mask",
     "gru",
-    "gru_step",
-    "gru_update",
     "in_slices",
     "int8",
     "linear",
     "log_softmax",
     "lstm",
-    "maxout",
     "packed",
     "plain",
-    "reorder",
     "share_gradients",
     "uses_twin",
     "vocabulary_chunks",

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from translate.kernels import reference
 from translate.kernels.dispatch import kernel
-from translate.kernels.rows import cached_slices
+from translate.kernels.slices import cached_slices
 
 MAX_UNITS = 1 << 24  # elements of a (B, G, T, S, A) tensor of hidden units that exist at once
 

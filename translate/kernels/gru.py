@@ -5,36 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
 from translate.kernels import reference
 from translate.kernels.dispatch import kernel
 from translate.kernels.matmul import PackedWeight, linear_no_grad, weight_gradient
-from translate.kernels.shared_gradients import FastLinear, SharedWeight
+from translate.kernels.shared_gradients import FastLinear
 
 _MINUS_ONE = torch.tensor(-1.0)
 _HALF = torch.float16
-
-
-@kernel(reference.gru_update)
-def gru_update(input_gates: Tensor, recurrent_gates: Tensor, hidden: Tensor) -> Tensor:
-    """The next state from both shares of the gates: (B, 3H), (B, 3H), (B, H) -> (B, H)."""
-    dtype = input_gates.dtype
-    after: Tensor = _GruUpdate.apply(  # type: ignore[no-untyped-call]
-        input_gates, recurrent_gates.to(dtype), hidden.to(dtype)
-    )
-    return after
-
-
-@kernel(reference.gru_step)
-def gru_step(input_gates: Tensor, hidden: Tensor, recurrent: nn.Module) -> Tensor:
-    """The next state, recurrent product included: (B, 3H), (B, H) -> (B, H)."""
-    shared = recurrent.shared(hidden) if isinstance(recurrent, FastLinear) else None
-    if shared is None:
-        return gru_update(input_gates, recurrent(hidden), hidden)
-    after: Tensor = _GruStep.apply(input_gates, hidden, shared.anchor, shared)  # type: ignore[no-untyped-call]
-    return after
 
 
 @kernel(reference.gru)
@@ -75,45 +55,6 @@ def tanh_(values: Tensor) -> Tensor:
     if values.device.type != "cpu" or values.dtype != torch.float32:
         return values.tanh_()
     return torch.add(_MINUS_ONE, values.mul_(2).sigmoid_(), alpha=2, out=values)
-
-
-class _GruUpdate(Function):
-    """The gates of one step."""
-
-    @staticmethod
-    def forward(ctx: Any, input_gates: Tensor, recurrent_gates: Tensor, before: Tensor) -> Tensor:
-        after, *saved = _forward(input_gates, recurrent_gates, before)
-        ctx.save_for_backward(*saved, before)
-        return after
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        reset_update, candidate, new, before = ctx.saved_tensors
-        rows, width = before.shape
-        by_input, by_recurrent = grad.new_empty(2, rows, 3 * width)
-        by_before = _step_backward(grad, reset_update, candidate, new, before, by_input, by_recurrent)
-        return by_input, by_recurrent, by_before
-
-
-class _GruStep(Function):
-    """The same with the recurrent product, as a step of a loop that shares the weight's gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, input_gates: Tensor, before: Tensor, anchor: Tensor, shared: SharedWeight) -> Tensor:
-        after, *saved = _forward(input_gates, shared.product(before), before)
-        ctx.save_for_backward(*saved, before)
-        ctx.shared, ctx.rows = shared, shared.buffer.reserve(len(before))
-        return after
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        reset_update, candidate, new, before = ctx.saved_tensors
-        by_input, by_recurrent = ctx.shared.buffer.view(ctx.rows, 3 * before.size(1), grad)
-        by_before = _step_backward(grad, reset_update, candidate, new, before, by_input, by_recurrent)
-        ctx.shared.deferred.add(before, by_recurrent)
-        return by_input, by_before.add_(ctx.shared.input_gradient(by_recurrent)), None, None
 
 
 class _GruUnrolled(Function):
@@ -176,26 +117,6 @@ class _GruUnrolled(Function):
             None,
             None,
         )
-
-
-def _forward(input_gates: Tensor, recurrent_gates: Tensor, before: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The state after a step (B, H), and what its derivative needs: r and z (B, 2H), the recurrent share of n, n."""
-    width = before.size(1)
-    reset_update = (input_gates[:, : 2 * width] + recurrent_gates[:, : 2 * width]).sigmoid_()  # (B, 2H)
-    candidate = recurrent_gates[:, 2 * width :]  # (B, H)
-    new = tanh_(torch.addcmul(input_gates[:, 2 * width :], reset_update[:, :width], candidate))  # (B, H)
-    return torch.lerp(new, before, reset_update[:, width:]), reset_update, candidate, new  # (1 − z) n + z h
-
-
-def _step_backward(
-    grad: Tensor, reset_update: Tensor, candidate: Tensor, new: Tensor, before: Tensor, by_input: Tensor,
-    by_recurrent: Tensor,
-) -> Tensor:  # fmt: skip
-    """Gradients of both shares of the gates into `by_input` and `by_recurrent` (B, 3H); returns z · grad."""
-    width = before.size(1)
-    kept = _gate_gradients(grad, reset_update, candidate, new, before, by_input, by_recurrent[:, 2 * width :])
-    by_recurrent[:, : 2 * width] = by_input[:, : 2 * width]
-    return kept
 
 
 def _gate_gradients(

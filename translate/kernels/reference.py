@@ -6,12 +6,11 @@ on the twins, and torch.compile sees nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 if TYPE_CHECKING:
     from translate.kernels.shared_gradients import FastLinear
@@ -23,8 +22,8 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Σ_s α_s v_s: weights (B, G, T, S), values (B or more, G, S, C) -> (B, G, T, C)."""
-    return torch.matmul(weights, values[: len(weights)])
+    """Σ_s α_s v_s: weights (B, G, T, S), values (B, G, S, C) -> (B, G, T, C)."""
+    return torch.matmul(weights, values)
 
 
 def additive_score(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
@@ -33,28 +32,20 @@ def additive_score(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     return torch.einsum("bgtsa,ga->bgts", units, v.to(units.dtype))
 
 
-def gru_update(input_gates: Tensor, recurrent_gates: Tensor, hidden: Tensor) -> Tensor:
-    """r = σ(x_r + h_r);  z = σ(x_z + h_z);  n = tanh(x_n + r ⊙ h_n);  h' = (1 − z) ⊙ n + z ⊙ h."""
-    dtype = input_gates.dtype
-    input_reset, input_update, input_new = input_gates.chunk(3, dim=1)  # (B, H) each
-    recurrent_reset, recurrent_update, recurrent_new = recurrent_gates.to(dtype).chunk(3, dim=1)
-    reset = torch.sigmoid(input_reset + recurrent_reset)
-    update = torch.sigmoid(input_update + recurrent_update)
-    new = torch.tanh(input_new + reset * recurrent_new)
-    return (1 - update) * new + update * hidden.to(dtype)
-
-
-def gru_step(input_gates: Tensor, hidden: Tensor, recurrent: nn.Module) -> Tensor:
-    """`gru_update` with the recurrent product U h + c."""
-    return gru_update(input_gates, recurrent(hidden), hidden)
-
-
 def gru(inputs: Tensor, start: Tensor, input: FastLinear, recurrent: FastLinear, extra: FastLinear | None) -> Tensor:
-    """`gru_step` for every step: inputs (B, T, E), start (B, H) -> (B, T, H)."""
+    """r = σ(x_r + h_r);  z = σ(x_z + h_z);  n = tanh(x_n + r ⊙ h_n);  h' = (1 − z) ⊙ n + z ⊙ h.
+
+    inputs (B, T, E), start (B, H) -> (B, T, H).
+    """
     weight = input.weight if extra is None else torch.cat([input.weight, extra.weight], dim=1)  # (3H, E)
     hidden, states = start, []
     for gates in F.linear(inputs, weight, input.bias).unbind(dim=1):  # (B, 3H)
-        hidden = gru_step(gates, hidden, recurrent)
+        input_reset, input_update, input_new = gates.chunk(3, dim=1)  # (B, H) each
+        recurrent_reset, recurrent_update, recurrent_new = recurrent(hidden).chunk(3, dim=1)
+        reset = torch.sigmoid(input_reset + recurrent_reset)
+        update = torch.sigmoid(input_update + recurrent_update)
+        new = torch.tanh(input_new + reset * recurrent_new)
+        hidden = (1 - update) * new + update * hidden
         states.append(hidden)
     return torch.stack(states, dim=1)
 
@@ -71,21 +62,6 @@ def lstm(
         hidden = torch.sigmoid(o) * torch.tanh(cell)
         states.append(hidden)
     return torch.stack(states, dim=1)
-
-
-def split_rows(table: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """Cut a table (N, C) into consecutive parts of these sizes."""
-    return table.split(list(sizes))
-
-
-def reorder(rows: Tensor, order: Tensor) -> Tensor:
-    """Rows (N, W) in another order (N,)."""
-    return rows.index_select(0, order)
-
-
-def maxout(units: Tensor) -> Tensor:
-    """The greater of each pair of neighbours: (…, 2F) -> (…, F)."""
-    return units.unflatten(-1, (-1, 2)).amax(dim=-1)
 
 
 def dropout_mask(values: Tensor, share: float) -> Tensor:

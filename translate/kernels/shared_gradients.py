@@ -6,11 +6,10 @@ inputs and the gradient of its outputs; when the backward pass has gone through 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -65,37 +64,6 @@ class DeferredGradients:
         return self._pairs.pop(torch._C._current_graph_task_id(), [])
 
 
-class GradientBuffer:
-    """Memory into which the steps of a loop write their gradients side by side, so that they need not be joined."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._tables: dict[int, Tensor] = {}  # by backward pass
-
-    def reserve(self, rows: int) -> slice:
-        """The rows into which the next step will write."""
-        self._rows += rows
-        return slice(self._rows - rows, self._rows)
-
-    def view(self, rows: slice, width: int, like: Tensor) -> Tensor:
-        """Room for two gradients of a step: (2, B, width). The first step writes last, and frees the buffer."""
-        task = torch._C._current_graph_task_id()
-        if task not in self._tables:
-            self._tables[task] = like.new_empty(2, self._rows, width)
-        return (self._tables[task] if rows.start else self._tables.pop(task))[:, rows]
-
-
-def concatenated(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors (B, …) one after the other (N, …): a view if they lie so in memory already, else a copy."""
-    first, *others = parts
-    end, base = first.data_ptr(), first.untyped_storage().data_ptr()
-    for part in parts:
-        if not part.is_contiguous() or part.data_ptr() != end or part.untyped_storage().data_ptr() != base:
-            return torch.cat(list(parts))
-        end += part.nbytes
-    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride()) if others else first
-
-
 # -- products with one weight ------------------------------------------------------------------------------------------
 
 
@@ -108,7 +76,7 @@ class SharedWeight:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.uses = weight.detach(), 0
         self.bias = None if bias is None else bias.detach()
-        self.deferred, self.buffer = DeferredGradients(), GradientBuffer()
+        self.deferred = DeferredGradients()
         self.anchor: Tensor = _WeightAnchor.apply(weight, bias, self.deferred)  # type: ignore[no-untyped-call]
 
     def product(self, inputs: Tensor) -> Tensor:
@@ -143,7 +111,7 @@ class _WeightAnchor(Function):
         pairs = ctx.deferred.pop()
         if not pairs:
             return None, None, None
-        inputs, grads = (concatenated(parts[::-1]) for parts in zip(*pairs, strict=True))
+        inputs, grads = (torch.cat(parts) for parts in zip(*pairs, strict=True))
         return weight_gradient(grads, inputs), grads.sum(dim=0) if ctx.biased else None, None
 
 
@@ -209,12 +177,11 @@ class _SharedValues:
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Σ_s α_s v_s: weights (B, G, T, S), values (B, G, S, C) -> (B, G, T, C).
 
-    The values may have more rows than the weights; the first ones count. Steps that are to share the gradient of the
-    values have to give the same tensor.
+    Steps that are to share the gradient of the values have to give the same tensor.
     """
     loop = _current_loop(values)
     if loop is None or not values.requires_grad:
-        return torch.matmul(weights, values[: len(weights)])
+        return torch.matmul(weights, values)
     if values not in loop.values:
         loop.values[values] = _SharedValues(values)
     shared, detached = loop.values[values], values.detach()
@@ -229,14 +196,14 @@ class _WeightedSum(Function):
     def forward(ctx: Any, weights: Tensor, anchor: Tensor, values: Tensor, deferred: DeferredGradients) -> Tensor:
         ctx.deferred = deferred
         ctx.save_for_backward(weights, values)
-        return weights @ values[: len(weights)]
+        return weights @ values
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         weights, values = ctx.saved_tensors
         ctx.deferred.add(weights, grad)
-        return grad @ values[: len(grad)].transpose(2, 3), None, None, None
+        return grad @ values.transpose(2, 3), None, None, None
 
 
 class _ValuesAnchor(Function):
@@ -244,7 +211,7 @@ class _ValuesAnchor(Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, deferred: DeferredGradients) -> Tensor:
-        ctx.deferred, ctx.rows = deferred, len(values)
+        ctx.deferred = deferred
         ctx.set_materialize_grads(False)
         return values.new_empty(())
 
@@ -254,18 +221,5 @@ class _ValuesAnchor(Function):
         pairs = ctx.deferred.pop()
         if not pairs:
             return None, None
-        # Rows leave a loop and never come back, so the first steps have the most rows.
-        (weights, grads), *fewer = (
-            [_queries_side_by_side(parts) for parts in zip(*same_rows, strict=True)]
-            for _, same_rows in groupby(reversed(pairs), key=lambda pair: len(pair[0]))
-        )
-        by_values = weights.transpose(2, 3) @ grads  # (B, G, S, C)
-        assert len(by_values) == ctx.rows, "the first step uses all rows, and a later one needs the first"
-        for weights, grads in fewer:
-            by_values[: len(grads)].flatten(0, 1).baddbmm_(weights.transpose(2, 3).flatten(0, 1), grads.flatten(0, 1))
-        return by_values, None
-
-
-def _queries_side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    """The queries of several steps (B, G, t, C) one after the other: (B, G, T · t, C)."""
-    return concatenated(parts).unflatten(0, (len(parts), -1)).permute(1, 2, 0, 3, 4).flatten(2, 3)
+        weights, grads = (torch.cat(parts, dim=2) for parts in zip(*pairs, strict=True))  # (B, G, T, S), (B, G, T, C)
+        return weights.transpose(2, 3) @ grads, None  # (B, G, S, C)

@@ -11,7 +11,7 @@ from torch.autograd.function import Function, once_differentiable
 from translate.kernels import reference
 from translate.kernels.dispatch import kernel
 from translate.kernels.matmul import WeightGradientSum, linear_no_grad, pad_rows_if_faster
-from translate.kernels.rows import cached_slices
+from translate.kernels.slices import cached_slices
 
 MAX_ELEMENTS = 1 << 22  # of the (rows, V) tensor of log probabilities that exist at once
 

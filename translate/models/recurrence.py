@@ -41,7 +41,12 @@ class GRUCell(Cell):
     @staticmethod
     def update(gate_inputs: Tensor, recurrent: Tensor, state: LayerState, norm: nn.LayerNorm | None) -> LayerState:
         (h,) = state
-        return (kernels.gru_update(gate_inputs, recurrent, h),)
+        input_r, input_z, input_n = gate_inputs.chunk(3, dim=1)  # (B, H) each
+        recurrent_r, recurrent_z, recurrent_n = recurrent.to(gate_inputs.dtype).chunk(3, dim=1)
+        r = torch.sigmoid(input_r + recurrent_r)
+        z = torch.sigmoid(input_z + recurrent_z)
+        n = torch.tanh(input_n + r * recurrent_n)
+        return (torch.lerp(n, h.to(n.dtype), z),)  # (1 − z) ⊙ n + z ⊙ h
 
 
 class LSTMCell(Cell):
@@ -108,8 +113,6 @@ class RecurrentLayer(nn.Module):
 
     def step(self, gate_inputs: Tensor, state: LayerState, mask: Tensor | None = None) -> LayerState:
         """One step from W x + b + V e (B, gates · H); `mask` (B, H) drops units of the recurrence."""
-        if self.kind == "gru" and self.recurrent_norm is None and mask is None:
-            return (kernels.gru_step(gate_inputs, state[0], self.recurrent),)
         recurrent = self.recurrent(state[0] if mask is None else state[0] * mask)
         if self.recurrent_norm is not None:
             recurrent = self.recurrent_norm(recurrent)

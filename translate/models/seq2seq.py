@@ -54,11 +54,10 @@ class Seq2Seq(nn.Module):
         src_lengths: Tensor,
         tgt_in: Tensor,
         progress: float = 1.0,
-        tgt_lengths: Tensor | None = None,
     ) -> tuple[Decoded, EncodedSource]:
         """Read the sources and write the targets under teacher forcing."""
         source = self.encode(src, src_valid, src_lengths, progress)
-        return self.decoder(tgt_in, source, tgt_lengths), source
+        return self.decoder(tgt_in, source), source
 
     @property
     def num_parameters(self) -> int:

@@ -13,10 +13,9 @@ A test holds all three equal for every member.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,15 +80,6 @@ class SourceView(ABC):
     def readout_contexts(self, weights: Tensor) -> Tensor:
         """What the readout's matrix makes of the contexts of all steps: weights (B, T, S) -> (B, T, F)."""
         raise AssertionError("a view that leaves the readout for later defines it")
-
-    def first(self, count: int) -> Self:
-        """The view of the first rows, when the others have left a loop."""
-        view, view.source = copy.copy(self), self.source.first(count)
-        if view.source.cache is not None and self.source.cache is not None:
-            # All steps sum up the same tensor, of which the first rows count, so that its gradient is formed once.
-            cache = replace(view.source.cache, values=self.source.cache.values)
-            view.source = replace(view.source, cache=cache)
-        return view
 
 
 def _one_row_each(rows: Tensor) -> Tensor:

@@ -25,10 +25,6 @@ class RowSelectable:
         """The same thing for the given rows, in the given order, with repetitions where asked."""
         return self._mapped(lambda tensor: tensor.index_select(0, rows), {})
 
-    def first(self, count: int) -> Self:
-        """The same thing for the first rows, without a copy."""
-        return self._mapped(lambda tensor: tensor[:count], {})
-
     def _mapped(self, pick: Pick, done: dict[int, Tensor]) -> Self:
         return type(self)(**{f.name: _map(getattr(self, f.name), pick, done) for f in fields(self)})  # type: ignore[arg-type]
 

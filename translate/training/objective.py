@@ -33,7 +33,7 @@ class Objective(nn.Module):
         """
         source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, share)
         if ratio >= 1.0:
-            decoded = self.model.decoder(batch.tgt_in, source, batch.tgt_lengths)
+            decoded = self.model.decoder(batch.tgt_in, source)
         else:
             decoded = decode_mixed(self.model, source, batch.tgt_in, ratio, self.forcing, torch.default_generator)
         loss = sequence_loss(self.model, decoded, source, batch.tgt_out, batch.tgt_valid, self.smoothing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from translate import kernels
 from translate.config import ModelConfig
 from translate.kernels import FastLinear
 from translate.models.decoders.recurrent import RecurrentDecoder, TokenInput, Transition
@@ -55,5 +54,5 @@ class BahdanauDecoder(RecurrentDecoder):
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         """From E y_{t−1}, s_t of the top layer and C_o c_t: t_t."""
         assert projected_context is not None, "this decoder always attends"
-        units = self.state_to_readout(output_state) + self.token_to_readout(embedded) + projected_context  # (N, 2F)
-        return self.dropout(kernels.maxout(units))  # the larger one of each two neighbours: (N, F)
+        units = self.state_to_readout(output_state) + self.token_to_readout(embedded) + projected_context  # (…, 2F)
+        return self.dropout(units.unflatten(-1, (-1, 2)).amax(dim=-1))  # maxout of each two neighbours: (…, F)

@@ -66,8 +66,5 @@ class Decoder(Member, nn.Module, ABC, Generic[S]):
         """token (B,) -> features (B, F), the next state, weights (B, S) or None without attention."""
 
     @abstractmethod
-    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
-        """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S).
-
-        With `lengths` (B,) on the CPU, longest first, what is found beyond the end of a row may be zero.
-        """
+    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
+        """tgt_in (B, T) -> features (B, T, F) and weights (B, T, S)."""

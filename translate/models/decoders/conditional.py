@@ -51,5 +51,5 @@ class ConditionalDecoder(RecurrentDecoder):
 
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         assert projected_context is not None, "this decoder always attends"
-        units = self.state_to_readout(output_state) + self.token_to_readout(embedded) + projected_context  # (N, F)
+        units = self.state_to_readout(output_state) + self.token_to_readout(embedded) + projected_context  # (…, F)
         return self.dropout(torch.tanh(units))

@@ -52,11 +52,11 @@ class LuongDecoder(RecurrentDecoder):
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         return self.dropout(output_state)
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
         """Without input feeding and coverage no step needs the weights of the one before: no loop."""
         assert self.attention is not None
         if self.fed_width or self.attention.covered is not None:
-            return super().forward(tgt_in, source, lengths)
+            return super().forward(tgt_in, source)
         state = self.start(source)
         states = self.stack.unroll(self.embed(tgt_in), state.hidden, state.masks)  # (B, T, H)
         steps = torch.arange(tgt_in.size(1), device=tgt_in.device).expand(tgt_in.shape)  # (B, T)

@@ -40,7 +40,7 @@ class PlainDecoder(RecurrentDecoder):
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
         return self.dropout(output_state)
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
+    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
         """All inputs are known beforehand: no loop."""
         state = self.start(source)
         summary = source.summary.unsqueeze(1).expand(-1, tgt_in.size(1), -1)  # (B, T, D)

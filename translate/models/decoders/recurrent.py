@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from translate import kernels
 from translate.config import ModelConfig
-from translate.kernels import FastLinear, RowSchedule
+from translate.kernels import FastLinear
 from translate.models.attention import Attention
 from translate.models.decoders.base import Decoder
 from translate.models.layers import Dropout
@@ -91,7 +91,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
 
     @abstractmethod
     def readout(self, embedded: Tensor, output_state: Tensor, projected_context: Tensor | None) -> Tensor:
-        """embedded (N, E), output_state (N, H), projected_context (N, …) -> features (N, F), of one step or of all.
+        """embedded (…, E), output_state (…, H), projected_context (…, C_o) -> features (…, F), of one step or of all.
 
         `projected_context` is C_o c_t, with C_o the readout's matrix; None without attention.
         """
@@ -125,43 +125,35 @@ class RecurrentDecoder(Decoder[RecurrentState]):
             return self.readout(embedded, output_state, None), next_state, None
         return self.readout(embedded, output_state, attended.to_readout), next_state, attended.weights
 
-    def forward(self, tgt_in: Tensor, source: EncodedSource, lengths: Tensor | None = None) -> Decoded:
-        """With `lengths`, rows must be sorted longest first, and rows that have ended leave the loop."""
+    def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
         with kernels.share_gradients():
-            return self._loop(tgt_in, RowSchedule(tgt_in, lengths), source)
+            return self._loop(tgt_in, source)
 
-    def _loop(self, tgt_in: Tensor, schedule: RowSchedule, source: EncodedSource) -> Decoded:
-        all_rows = view = self._training_view(source)
-        embedded = self.embed(schedule.flat(tgt_in))  # (N, E): the rows of step 1, then those of step 2, …
-        prepared = schedule.cut(self.from_token(embedded))
-        state, transitions = self.start(source), []
-        for token in map(TokenInput, embedded.split(schedule.rows), prepared):
-            num_rows = len(token.embedded)
-            if num_rows < len(state.position):
-                state, view = state.first(num_rows), view.first(num_rows)
+    def _loop(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
+        """Step by step; what needs no step before it is computed for all steps at once. Steps come first: (T, B, …)."""
+        view, state, transitions = self._training_view(source), self.start(source), []
+        embedded = self.embed(tgt_in.t())  # (T, B, E)
+        for token in map(TokenInput, embedded, self.from_token(embedded)):
             transition = self.transition(token, state, view)
             state = transition.state
             transitions.append(transition)
-        output_states = torch.cat([transition.output_state for transition in transitions])  # (N, H)
-        weights, contexts = self._collected(schedule, all_rows, [transition.attended for transition in transitions])
+        output_states = torch.stack([transition.output_state for transition in transitions])  # (T, B, H)
+        weights, contexts = self._collected(view, [transition.attended for transition in transitions])
+        features = self.readout(embedded, output_states, contexts)  # (T, B, F)
         loss_terms = {
-            name: schedule.padded(torch.cat([transition.state.loss_terms[name] for transition in transitions]))
+            name: torch.stack([transition.state.loss_terms[name] for transition in transitions], dim=1)  # (B, T)
             for name in state.loss_terms
         }
-        return Decoded(schedule.padded(self.readout(embedded, output_states, contexts)), weights, loss_terms)
+        return Decoded(features.transpose(0, 1), weights, loss_terms)
 
-    def _collected(
-        self, schedule: RowSchedule, view: SourceView, attended: list[Attended | None]
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The weights (B, T, S) of all steps, and what the readout's matrix makes of their contexts (N, …)."""
+    def _collected(self, view: SourceView, attended: list[Attended | None]) -> tuple[Tensor | None, Tensor | None]:
+        """The weights (B, T, S) of all steps, and what the readout's matrix makes of their contexts (T, B, …)."""
         steps = [step for step in attended if step is not None]
         if not steps:
             return None, None
-        weights = schedule.padded(torch.cat([step.weights for step in steps]))
+        weights = torch.stack([step.weights for step in steps], dim=1)
         contexts = [step.to_readout for step in steps if step.to_readout is not None]
-        if contexts:
-            return weights, torch.cat(contexts)
-        return weights, schedule.flat(view.readout_contexts(weights))
+        return weights, torch.stack(contexts) if contexts else view.readout_contexts(weights).transpose(0, 1)
 
     # -- the source ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from translate import kernels
 from translate.config import EncoderConfig
 from translate.models.encoders.base import Encoder
 from translate.models.layers import dropout
@@ -125,4 +124,4 @@ def _reversal(lengths: Tensor, size: int) -> Tensor:
 
 def _reverse(states: Tensor, reversal: Tensor) -> Tensor:
     """Each sentence of (B, S, W) read from its end."""
-    return kernels.reorder(states.flatten(0, 1), reversal).view(states.shape)
+    return states.flatten(0, 1).index_select(0, reversal).view(states.shape)

@@ -1,4 +1,4 @@
-"""Masks of dropout: the share that is dropped, the mean that stays, one bit for one entry; and maxout's ties."""
+"""Masks of dropout: the share that is dropped, the mean that stays, and one bit for one entry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from kernel_inputs import sample
 
-from translate.kernels import dropout_mask, maxout
+from translate.kernels import dropout_mask
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
@@ -48,10 +48,3 @@ def test_a_mask_knows_nothing_of_the_values() -> None:
         masks.append(dropout_mask(given, 0.5))
     assert torch.equal(masks[0], masks[1])
     assert torch.equal(masks[0], masks[2])
-
-
-def test_of_two_equal_units_the_first_gets_the_gradient() -> None:
-    units = torch.tensor([[1.0, 1.0, 2.0, 3.0]], requires_grad=True)
-    found = maxout(units)
-    assert found.tolist() == [[1.0, 3.0]]
-    assert torch.autograd.grad(found.sum(), units)[0].tolist() == [[1.0, 0.0, 0.0, 1.0]]
