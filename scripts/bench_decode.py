@@ -36,19 +36,19 @@ from bench_train import learn_pieces
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from translate.checkpoint import Run
 from translate.config import SearchConfig, check_config
 from translate.data.batches import collate_source
 from translate.decoding.beam import beam_search
+from translate.decoding.constraints import Constraints
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
 from translate.decoding.packing import int8_for_search, packed_for_search
-from translate.decoding.rules import Rules
 from translate.decoding.translator import Translator, batch_rows
 from translate.kernels.matmul import PackedWeight
 from translate.machine import cpu_name, tune_process
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state import EncodedSource, RecurrentState
+from translate.run.directory import Run
 from translate.text.corpus import read_lines
 from translate.text.tokenizer import BOS, EOS
 
@@ -145,7 +145,7 @@ def textbook(
     found = []
     for sentence in sentences:
         source = encode(model, [sentence])
-        rules = Rules(source, search)
+        rules = Constraints(source, search)
         longest = int(rules.longest[0])
         live: list[tuple[float, tuple[int, ...], RecurrentState]] = [(0.0, (), model.decoder.start(source))]
         ended: list[tuple[float, tuple[int, ...]]] = []
@@ -178,7 +178,7 @@ def textbook(
 def _steps(
     model: Seq2Seq,
     source: EncodedSource,
-    rules: Rules,
+    rules: Constraints,
     live: list[tuple[float, tuple[int, ...], RecurrentState]],
     length: int,
     together: bool,

@@ -34,8 +34,8 @@ from typing import Any
 from checkouts import checked_out, environment_for, run_python, run_translate
 from comparing import MemberFailed, at_least_one, last_word, machine
 
-from translate.checkpoint import Run
 from translate.errors import UserError
+from translate.run.directory import Run
 from translate.text.corpus import read_lines
 
 LEAST_MEAN, LEAST_MEDIAN = 0.98, 0.95

@@ -37,6 +37,7 @@ from translate import kernels
 from translate.config import Config, TokenizerConfig, check_config
 from translate.data.batches import Batch, BatchOrder, BatchStream, collate_shard
 from translate.data.dataset import PairDataset
+from translate.device import Precision
 from translate.machine import cpu_name, tune_process
 from translate.models.seq2seq import Seq2Seq
 from translate.text.corpus import read_lines
@@ -45,7 +46,6 @@ from translate.training.extra_losses import RewardScale
 from translate.training.loss import sequence_loss
 from translate.training.objective import Objective
 from translate.training.optim import build_optimizer
-from translate.training.precision import Precision
 
 VOCABULARIES = (4000, 8000, 32000)
 MOST_PAIRS = 29_000

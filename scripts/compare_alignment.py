@@ -28,9 +28,11 @@ from comparing import Commands, Failure, as_program, at_least_one, commit_now, d
 
 from translate.alignment.aer import Aer, score
 from translate.alignment.formats import Gold, Link, read_alignments, read_pharaoh
-from translate.alignment.symmetrize import METHODS, turned
-from translate.checkpoint import Run, write_file
+from translate.alignment.symmetrize import METHODS, transposed
 from translate.errors import UserError
+from translate.run.directory import Run
+from translate.run.heads import head_path
+from translate.run.sealed_files import write_file
 from translate.text.corpus import read_lines
 
 CHOSEN_ON = 100  # gold sentences on which something may be chosen; it is reported on the others
@@ -199,7 +201,7 @@ def measure(
         path = folder / f"{name}.links"
         commands.run(log, "align", *arguments, *more, "--output", path)
         found = [list(some) for some in read_pharaoh(path)]
-        scores[name] = Score.of([turned(some) for some in found] if name.startswith("back") else found, corpus.gold)
+        scores[name] = Score.of([transposed(some) for some in found] if name.startswith("back") else found, corpus.gold)
 
     links("there", there, *forward)
     links("back", back, *backward)
@@ -325,7 +327,7 @@ class Comparison:
         found, commands = read_full(self.full), Commands()
         for name, (there, back) in full.items():
             for head in (False, True):
-                if head and not all(Run(run).head_path.is_dir() for run in (there, back)):
+                if head and not all(head_path(Run(run)).is_dir() for run in (there, back)):
                     continue
                 what = f"{name}, with the head" if head else name
                 folder = self.work / f"full-{what.replace(', ', '-').replace(' ', '-')}"

@@ -32,9 +32,9 @@ from comparing import (
     plain,
 )
 
-from translate.checkpoint import write_file
 from translate.config import load_config
 from translate.errors import UserError
+from translate.run.sealed_files import write_file
 
 RECIPE = "recipe"
 # What is taken out or put in the place of an ingredient: name -> what it says in the table, overrides of the recipe.

@@ -17,7 +17,7 @@ import torch
 
 from translate.config import SearchConfig, change_search, choices
 from translate.decoding.translator import Translator
-from translate.evaluation.evaluate import read_pairs, split_files
+from translate.evaluation.evaluate import read_pairs, run_split_files
 from translate.evaluation.metrics import evaluate
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     translator = Translator.load(arguments.run)
-    sources, references = (side[: arguments.sentences] for side in read_pairs(*split_files(arguments.run, "valid")))
+    sources, references = (side[: arguments.sentences] for side in read_pairs(*run_split_files(arguments.run, "valid")))
     searches = {
         (name, stop, beam): change_search(translator.search, normalization=name, stop=stop, beam=beam)
         for name in choices(SearchConfig, "normalization")

@@ -35,12 +35,12 @@ from comparing import (
     plain,
 )
 
-from translate.checkpoint import write_file
 from translate.cli.zoo import zoo
 from translate.config import load_config
 from translate.config.members import DECODERS, ENCODERS
 from translate.config.members import MEMBERS as TABLES
 from translate.errors import UserError
+from translate.run.sealed_files import write_file
 
 Overrides = dict[str, tuple[str, ...]]  # by the name of a member
 

@@ -17,10 +17,10 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import TypeVar
 
-from translate.checkpoint import Run
 from translate.config import load_config
 from translate.errors import RunError, UserError
 from translate.machine import cpu_name
+from translate.run.directory import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("translate", "scripts", "configs", "data")  # of the repository: what the numbers depend on

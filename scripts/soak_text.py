@@ -20,9 +20,9 @@ from typing import IO
 
 import torch
 
-from translate.checkpoint import Run
 from translate.config import TokenizerConfig, check_config
 from translate.models.seq2seq import Seq2Seq
+from translate.run.directory import Run
 from translate.text.tokenizer import Tokenizer, train_tokenizer
 
 MOST_GROWTH = 1.1

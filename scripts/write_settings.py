@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from translate.cli.init import commented_config
-from translate.training.job import MAY_CHANGE, MAY_CHANGE_SECTIONS
+from translate.training.prepare import MAY_CHANGE, MAY_CHANGE_SECTIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from translate.checkpoint import Run
 from translate.cli.zoo import zoo
 from translate.config import load_config
 from translate.errors import ConfigError
 from translate.models.seq2seq import Seq2Seq
+from translate.run.directory import Run
 from translate.training.logging import Reporter
 from translate.training.train import train
 

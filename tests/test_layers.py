@@ -16,6 +16,7 @@ PACKAGE = ROOT / "translate"
 # Each may import from itself and from those before it.
 LAYERS = (
     "errors",
+    "defaults",
     "machine",
     "config",
     "text",
@@ -24,7 +25,9 @@ LAYERS = (
     "data",
     "kernels",
     "models",
-    "checkpoint",
+    "device",
+    "distributed",
+    "run",
     "decoding",
     "evaluation",
     "training",

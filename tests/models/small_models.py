@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from covering import configure
 from torch import Tensor, nn
 
+from tests.models.covering import configure
 from translate.config import ModelConfig
 from translate.models.encoders.recurrent import RecurrentEncoder
 from translate.models.layers import Dropout

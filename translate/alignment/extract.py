@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from translate.alignment.formats import FloatArray, Link
-
-THRESHOLD = 0.3
+from translate.defaults import LINK_THRESHOLD
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Extraction:
     """How links are read off the weights."""
 
     method: str = "argmax"
-    threshold: float = THRESHOLD
+    threshold: float = LINK_THRESHOLD
     shift: int = 0
     diagonal: float = 0.0
 
@@ -29,7 +28,7 @@ class Extraction:
         return METHODS[self.method](word_weights, self.threshold)
 
 
-def shifted(weights: FloatArray, shift: int) -> FloatArray:
+def shift_weights(weights: FloatArray, shift: int) -> FloatArray:
     """Let row t hold the weights of step t + shift; beyond the ends, those of the first or last step: (T, S)."""
     num_steps = len(weights)
     return weights[np.clip(np.arange(num_steps) + shift, 0, max(num_steps - 1, 0))] if num_steps else weights

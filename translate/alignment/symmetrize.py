@@ -78,7 +78,7 @@ def symmetrize(forward: Iterable[Link], backward: Iterable[Link], method: str) -
     return sorted(METHODS[method](set(forward), set(backward)))
 
 
-def turned(links: Collection[Link]) -> list[Link]:
+def transposed(links: Collection[Link]) -> list[Link]:
     """Give target-source links as source-target ones, and the other way round."""
     return [Link(source=link.target, target=link.source) for link in links]
 

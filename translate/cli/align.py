@@ -13,6 +13,7 @@ import typer
 from translate.cli.aer import Base, GoldBaseOption, print_scores
 from translate.cli.align_files import BINARY, PICTURES, Format, write
 from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArgument
+from translate.defaults import LINK_THRESHOLD
 
 if TYPE_CHECKING:
     from translate.alignment.formats import Gold
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from translate.decoding.translator import Translator
 
 CHUNK = 1000  # lines aligned at a time
-LEAST_WEIGHT = 0.3  # of a link that a threshold makes
 
 
 class Symmetrize(StrEnum):
@@ -59,11 +59,14 @@ class Level(StrEnum):
 ThresholdOption = Annotated[
     float | None,
     typer.Option(
-        min=0.0, max=1.0, help=f"Least weight of a link, with --extract threshold or both; {LEAST_WEIGHT} if left out."
+        min=0.0,
+        max=1.0,
+        help=f"Least weight of a link, with --extract threshold or both. Default: {LINK_THRESHOLD}.",
     ),
 ]
 
 
+# Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
@@ -136,8 +139,8 @@ def command(
     if output is not None or format in (*PICTURES, *BINARY):
         errors = [row.aer for row in score_each([s.links for s in found], reference[numbers])]
         write(found, format, output, run, level == Level.pieces, errors)
-    shifted = {"shift": aligner.settings.extraction.shift}
-    print_scores([s.links for s in found], reference[numbers], as_json, sentences, shifted, first)
+    extra = {"shift": aligner.settings.extraction.shift}
+    print_scores([s.links for s in found], reference[numbers], as_json, sentences, extra, first)
 
 
 @dataclass
@@ -152,9 +155,10 @@ class _Aligner:
 
     @classmethod
     def load(cls, run: Path, reverse: Path | None, beam: int | None, device: str, method: str, head: bool) -> _Aligner:
-        from translate.checkpoint import Run
         from translate.cli.options import load_translator
         from translate.decoding.aligner import AlignSettings, check_attention
+        from translate.run.directory import Run
+        from translate.run.heads import load_head
 
         forward = load_translator(run, beam, device)
         check_attention(forward)
@@ -164,9 +168,9 @@ class _Aligner:
             backward = load_translator(reverse, beam, device)
             check_attention(backward)
         if head:
-            forward.head = Run.open(run).load_head(forward.model)
+            forward.head = load_head(Run.open(run), forward.model)
             if reverse is not None and backward is not None:
-                backward.head = Run.open(reverse).load_head(backward.model)
+                backward.head = load_head(Run.open(reverse), backward.model)
         return cls(run, forward, backward, method, AlignSettings())
 
     def shift(self, shift: str) -> None:
@@ -174,12 +178,12 @@ class _Aligner:
         import sys
 
         from translate.decoding.aligner import choose_shift
-        from translate.evaluation.evaluate import read_pairs, split_files
+        from translate.evaluation.evaluate import read_pairs, run_split_files
 
         number = parse_shift(shift)
         if number is None:
             assert self.backward is not None
-            pairs = read_pairs(*split_files(self.run, "valid"))
+            pairs = read_pairs(*run_split_files(self.run, "valid"))
             number, found = choose_shift(self.forward, self.backward, *pairs, self.settings)
             shown = ", ".join(f"{k}: {found[k]:.3f}" for k in sorted(found))
             print(f"--shift auto: {number}, by agreement on the run's validation data ({shown})", file=sys.stderr)
@@ -188,11 +192,11 @@ class _Aligner:
     def sentences(self, sources: list[str], targets: list[str] | None, first: int) -> Iterator[AlignedSentence]:
         """Align in pieces of bounded size; own translations that the run has kept are not made again."""
         from translate.decoding.aligner import align_both, align_translations, by_head, translations_of
-        from translate.evaluation.kept import MOST_LINES, translate_kept
+        from translate.evaluation.translation_cache import MOST_LINES, translate_cached
 
         kept = None
         if targets is None and len(sources) <= MOST_LINES:
-            kept = translate_kept(self.run, self.forward, sources, first_line=first).translations
+            kept = translate_cached(self.run, self.forward, sources, first_line=first).translations
         for begin in range(0, len(sources), CHUNK):
             some, given = sources[begin : begin + CHUNK], None if targets is None else targets[begin : begin + CHUNK]
             line = first + begin
@@ -235,19 +239,18 @@ def check_directions(run: Path, reverse: Path, option: str = "--reverse") -> Non
     """Refuse a second run of the same direction; odd names of languages are only worth a warning."""
     import warnings
 
-    from translate.checkpoint import Run
     from translate.errors import UserError
+    from translate.run.directory import Run
 
-    there, theirs = (Run.open(path).config().data.direction for path in (run, reverse))
-    back = theirs[::-1]
-    if there == theirs and there != back:
+    ours, theirs = (Run.open(path).config().data.direction for path in (run, reverse))
+    if ours == theirs and ours != theirs[::-1]:
         raise UserError(
-            f"{option} {reverse} translates {' → '.join(there)}, as {run} does: give a run that translates back, "
-            f"{' → '.join(reversed(there))}."
+            f"{option} {reverse} translates {' → '.join(ours)}, as {run} does: give a run that translates back, "
+            f"{' → '.join(reversed(ours))}."
         )
-    if there != back:
+    if ours != theirs[::-1]:
         warnings.warn(
-            f"{run} translates {there[0]} → {there[1]}, {reverse} {back[1]} → {back[0]}: are these the same languages?",
+            f"{run} translates {' → '.join(ours)}, {reverse} {' → '.join(theirs)}: are these the same languages?",
             stacklevel=2,
         )
 
@@ -271,7 +274,7 @@ def least_weight(extract: Extract, threshold: float | None) -> float:
 
     if threshold is not None and extract == Extract.argmax:
         raise UserError("--threshold goes with --extract threshold or both: argmax takes the greatest weight only.")
-    return LEAST_WEIGHT if threshold is None else threshold
+    return LINK_THRESHOLD if threshold is None else threshold
 
 
 def spans_of(run: Path, otherwise: str = "") -> tuple[bool, bool]:
@@ -279,7 +282,7 @@ def spans_of(run: Path, otherwise: str = "") -> tuple[bool, bool]:
     import sys
 
     from translate.alignment.units import without_spaces
-    from translate.checkpoint import Run
+    from translate.run.directory import Run
 
     data = Run.open(run).config().data
     for language in (data.source_lang, data.target_lang):

@@ -10,6 +10,7 @@ import typer
 
 from translate.cli.evaluate import NAMES, TokenizeOption
 from translate.cli.options import DeviceOption, PluginOption
+from translate.defaults import RESAMPLES
 
 if TYPE_CHECKING:
     from translate.evaluation.compare import Comparison
@@ -26,7 +27,7 @@ def command(
     ] = None,
     tokenize: TokenizeOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; all if left out.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = RESAMPLES,
     trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
     changed: Annotated[int, typer.Option(min=0, help="Sentences shown that changed most.")] = 5,
     device: DeviceOption = "auto",
@@ -64,17 +65,17 @@ def _test_set(
     runs: Sequence[Path], split: str, source: Path | None, reference: list[Path] | None
 ) -> tuple[list[str] | None, list[list[str]], str]:
     """Sources where they are known, references, and the target language where a run tells it."""
-    from translate.checkpoint import Run
     from translate.errors import DataError, UserError
-    from translate.evaluation.evaluate import read_test_set, split_files
+    from translate.evaluation.evaluate import read_test_set, run_split_files
+    from translate.run.directory import Run
     from translate.text.corpus import read_lines
 
     directions = {run: Run.open(run).config().data.direction for run in runs}
     language = directions[runs[0]][1] if runs else ""
     for other in runs[1:]:
         if directions[other] == directions[runs[0]][::-1]:
-            there, back = (" → ".join(directions[run]) for run in (runs[0], other))
-            raise UserError(f"{runs[0]} translates {there}, {other} {back}: what they write cannot be compared.")
+            ours, theirs = (" → ".join(directions[run]) for run in (runs[0], other))
+            raise UserError(f"{runs[0]} translates {ours}, {other} {theirs}: what they write cannot be compared.")
     if reference:
         if source is not None:
             return *read_test_set(source, reference)[:2], language
@@ -85,9 +86,9 @@ def _test_set(
         raise UserError("--source without --reference: give both, or neither for the runs' own data.")
     if not runs:
         raise UserError("Files of translations need --reference, the translations by people.")
-    first = split_files(runs[0], split)
+    first = run_split_files(runs[0], split)
     for other in runs[1:]:
-        if any(a.read_bytes() != b.read_bytes() for a, b in zip(first, split_files(other, split), strict=True)):
+        if any(a.read_bytes() != b.read_bytes() for a, b in zip(first, run_split_files(other, split), strict=True)):
             raise DataError(
                 f"{runs[0]} and {other} have different {split} data. Give one test set by --source and --reference."
             )
@@ -97,10 +98,10 @@ def _test_set(
 def _translations(path: Path, sources: list[str] | None, device: str) -> list[str]:
     """What a run makes of the sources; what it has kept is not made again."""
     from translate.cli.options import load_translator
-    from translate.evaluation.kept import translate_kept
+    from translate.evaluation.translation_cache import translate_cached
 
     assert sources is not None
-    kept = translate_kept(path, load_translator(path, None, device), sources)
+    kept = translate_cached(path, load_translator(path, None, device), sources)
     return [translation.text for translation in kept.translations]
 
 

@@ -36,9 +36,9 @@ def command(
     ),
 ) -> None:
     """Draw how several runs learnt into one picture."""
-    from translate.checkpoint import Run
     from translate.errors import UserError
     from translate.figures.curves import save_comparison
+    from translate.run.directory import Run
 
     labels = label or [path.resolve().name for path in runs]
     if len(labels) != len(runs):

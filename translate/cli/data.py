@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from translate.cli.options import PluginOption
+from translate.defaults import MAX_RATIO, MAX_WORDS
 
 if TYPE_CHECKING:
     from translate.text.clean import Fault
@@ -46,8 +47,8 @@ def check(
     source_lang: SourceLang = "src",
     target_lang: TargetLang = "tgt",
     held_out: HeldOutFiles = None,
-    max_words: MaxWords = 250,
-    max_ratio: MaxRatio = 3.0,
+    max_words: MaxWords = MAX_WORDS,
+    max_ratio: MaxRatio = MAX_RATIO,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page to this file.")] = None,
     as_json: AsJson = False,
     plugin: PluginOption = None,
@@ -82,8 +83,8 @@ def clean(
     source_lang: SourceLang = "src",
     target_lang: TargetLang = "tgt",
     held_out: HeldOutFiles = None,
-    max_words: MaxWords = 250,
-    max_ratio: MaxRatio = 3.0,
+    max_words: MaxWords = MAX_WORDS,
+    max_ratio: MaxRatio = MAX_RATIO,
     only: Annotated[str | None, typer.Option(help=f"Rules to apply, with commas; all if left out. {RULES}")] = None,
     without: Annotated[str, typer.Option(help="Rules not to apply, with commas.")] = "",
     as_json: AsJson = False,

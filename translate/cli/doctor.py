@@ -31,8 +31,8 @@ def describe_machine() -> dict[str, str]:
     import torch
 
     import translate
+    from translate.device import has_half_products, resolve_device, resolve_precision
     from translate.machine import cpu_name
-    from translate.training.precision import has_half_products, resolve_device, resolve_precision
 
     device = resolve_device("auto")
     cuda = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) or "none"

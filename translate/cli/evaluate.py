@@ -27,6 +27,7 @@ TokenizeOption = Annotated[
 ]
 
 
+# Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
     split: Annotated[str | None, typer.Option(help="Which of the run's own data: test, if left out, or valid.")] = None,
@@ -55,11 +56,11 @@ def command(
     import sys
     import warnings
 
-    from translate.checkpoint import Run
     from translate.cli.options import load_translator
     from translate.errors import UserError
-    from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_test_set, split_files
+    from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_test_set, run_split_files
     from translate.evaluation.metrics import MetricSettings
+    from translate.run.directory import Run
 
     if (source is None) != (not reference):
         raise UserError("--source and --reference go together: give both, or neither for the run's own data.")
@@ -69,7 +70,7 @@ def command(
         raise UserError("--split is one of the run's own data, and --source a file: give one of both.")
     split = split or "test"
     languages = Run.open(run).config().data
-    own = split_files(run, split) if source is None else None
+    own = run_split_files(run, split) if source is None else None
     files = (own[0], [own[1]]) if own is not None else (source, reference)
     assert files[0] is not None
     assert files[1]

@@ -17,8 +17,24 @@ from translate.cli.align import (
     spans_of,
 )
 from translate.cli.options import DeviceOption, PluginOption, RunArgument
+from translate.defaults import (
+    HEAD_AGREEMENT,
+    HEAD_BATCH_TOKENS,
+    HEAD_LEARNING_RATE,
+    HEAD_NULL,
+    HEAD_NULL_OF_GIVEN_LINKS,
+    HEAD_PAIRS,
+    HEAD_ROUNDS,
+    HEAD_SEED,
+    HEAD_STEPS,
+    HEAD_SYMMETRIZE,
+    HEAD_WIDTH,
+)
+
+DEFAULT_SYMMETRIZE = Symmetrize(HEAD_SYMMETRIZE)
 
 
+# Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
     reverse: Annotated[Path, typer.Option(help="A run that translates back; each run gets a head.")],
@@ -36,7 +52,7 @@ def command(
             help="Whether a lexicon, learnt from the text first, has a say in the runs' links; not with --links.",
         ),
     ] = None,
-    symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = Symmetrize.intersect,
+    symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = DEFAULT_SYMMETRIZE,
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
     ] = Extract.argmax,
@@ -47,34 +63,42 @@ def command(
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
     ] = 0.0,
-    agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = 1.0,
+    agreement: Annotated[float, typer.Option(min=0.0, help="Weight of the agreement of both heads.")] = HEAD_AGREEMENT,
     null: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Weight of words without a link; 0 unless --links are given, then 0.5."),
+        typer.Option(min=0.0, help="Weight of words without a link. Default: 0, or 0.5 with --links."),
     ] = None,
-    width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = 128,
-    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = 500,
+    width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = HEAD_WIDTH,
+    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = HEAD_STEPS,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Most minutes of all rounds.")] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=1, help="From the second on, heads learn the links of the round before; 2, or 1 with --links."
+            min=1,
+            help="From the second on, heads learn the links of the round before; 2, or 1 with --links, if left out.",
         ),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = 100_000,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Positions of a batch, padding included.")] = 2000,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="At the start of a round; falls to nothing.")] = 1e-3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the drawn pairs, their order, and the heads' start.")] = 1,
+    pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = HEAD_PAIRS,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Positions of a batch, padding included.")
+    ] = HEAD_BATCH_TOKENS,
+    learning_rate: Annotated[
+        float, typer.Option(min=0.0, help="At the start of a round; falls to zero.")
+    ] = HEAD_LEARNING_RATE,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the drawn pairs, their order, and the heads' start.")
+    ] = HEAD_SEED,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,
 ) -> None:
     """Train an alignment head for each of two runs, for `translate align --head`."""
     from translate.alignment.extract import Extraction
-    from translate.checkpoint import Run
     from translate.cli.options import load_translator
     from translate.decoding.aligner import AlignSettings
     from translate.errors import UserError
-    from translate.training.head import HeadFiles, HeadSettings, train_heads
+    from translate.run.directory import Run
+    from translate.training.heads.settings import HeadSettings
+    from translate.training.heads.train import HeadFiles, train_heads
     from translate.training.logging import Reporter
 
     if (source is None) != (target is None):
@@ -85,13 +109,14 @@ def command(
     check_directions(run, reverse)
     reporter = Reporter()
     align = AlignSettings(Extraction(extract.value, least, 0, diagonal), *spans_of(run))
+    default_null = HEAD_NULL if links is None else HEAD_NULL_OF_GIVEN_LINKS
     settings = HeadSettings(
         width=width,
         steps=steps,
         minutes=minutes,
-        rounds=rounds or (2 if links is None else 1),
+        rounds=rounds or (HEAD_ROUNDS if links is None else 1),
         agreement=agreement,
-        null=null if null is not None else (0.0 if links is None else 0.5),
+        null=null if null is not None else default_null,
         learning_rate=learning_rate,
         batch_tokens=batch_tokens,
         pairs=pairs,

@@ -34,7 +34,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     """The facts of a run, by name."""
     import json
 
-    from translate.checkpoint import Run
+    from translate.run.directory import Run
 
     run = Run.open(path)
     config = run.config()

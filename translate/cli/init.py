@@ -31,7 +31,7 @@ def command(
     import warnings
 
     from translate.errors import UserError
-    from translate.text.split import split_files
+    from translate.text.split import split_corpus
 
     if (folder / "config.toml").exists() or (folder / "data").exists():
         raise UserError(f"{folder} holds a config.toml or data already; nothing was written. Give another folder.")
@@ -44,7 +44,7 @@ def command(
             "alignments of Chinese, Japanese and others need to know: give --source-lang and --target-lang.",
             stacklevel=1,
         )
-    split = split_files(source, target, valid, test)
+    split = split_corpus(source, target, valid, test)
     try:
         write_project(folder, split, languages)
     except OSError as error:

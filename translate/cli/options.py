@@ -63,8 +63,8 @@ def load_translator(
 
 def find_device(name: str) -> torch.device:
     """The device that --device names."""
+    from translate.device import resolve_device
     from translate.errors import UserError
-    from translate.training.precision import resolve_device
 
     if name not in ("auto", "cpu", "cuda", "mps"):
         raise UserError(f"--device {name}: there are auto, cpu, cuda and mps.")

@@ -14,9 +14,10 @@ from translate.cli.options import BeamOption, DeviceOption, PluginOption, RunArg
 
 if TYPE_CHECKING:
     from translate.decoding.translator import Translation, Translator
-    from translate.training.distributed import World
+    from translate.distributed import World
 
 
+# Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file to translate; - is stdin.")] = Path("-"),
@@ -59,8 +60,8 @@ def command(
     from translate.config import change_search
     from translate.decoding.stream import count_answered
     from translate.decoding.translator import Translator
+    from translate.distributed import joined
     from translate.errors import UserError
-    from translate.training.distributed import joined
 
     if append and output is None:
         raise UserError("--append goes on with a file: name it with --output.")
@@ -114,12 +115,12 @@ class Lines:
         import sys
 
         from translate.cli.progress import SentenceProgress
-        from translate.decoding.stream import Beside, line_chunks
+        from translate.decoding.stream import LineAlignedFile, line_chunks
 
-        prefixes = Beside(prefix, skip) if prefix is not None else None
-        phrases = Beside(require, skip) if require is not None else None
+        prefixes = LineAlignedFile(prefix, skip) if prefix is not None else None
+        phrases = LineAlignedFile(require, skip) if require is not None else None
         done, mine, turn = skip, "", 0
-        with Answers(output if world.leads else Path(os.devnull), skip > 0) as out:
+        with OutputFile(output if world.leads else Path(os.devnull), skip > 0) as out:
             progress = SentenceProgress(sys.stderr, shown=world.leads and not out.isatty())
             chunks = line_chunks(file, skip)
             while True:
@@ -174,7 +175,7 @@ def _check_files(output: Path | None, inputs: Sequence[Path]) -> None:
             raise UserError(f"--output {output} is a file that is read: its lines would be lost. Give another name.")
 
 
-class Answers:
+class OutputFile:
     """Where answers go: stdout, or a file that is opened when the first of them is there.
 
     Until then a file of that name stays as it was: a mistake in the input costs nothing.

@@ -35,9 +35,9 @@ def command(
     plugin: PluginOption = None,
 ) -> None:
     """Learn a tokenizer, train a model, and score it on the test set."""
-    from translate.checkpoint import Run
     from translate.config import load_config, reverse_config
     from translate.errors import Stopped, UserError
+    from translate.run.directory import Run
     from translate.training.logging import Reporter
     from translate.training.train import train
 

@@ -1,5 +1,6 @@
 """Every setting, its default and its check, once. Nothing here imports torch, so reading a configuration is quick."""
 
+from translate.config.checks import check_search
 from translate.config.load import (
     change_search,
     check_config,
@@ -47,6 +48,7 @@ __all__ = [
     "TrainConfig",
     "change_search",
     "check_config",
+    "check_search",
     "choices",
     "dump_config",
     "load_config",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         DataConfig,
         EncoderConfig,
         ModelConfig,
+        SearchConfig,
         TokenizerConfig,
         TrainConfig,
     )
@@ -157,7 +158,7 @@ def check_together(config: Config) -> None:
         )
     if config.train.guided.links is not None:
         _check_guided(config)
-    _check_search(config)
+    check_search(config.search)
     score = SCORES[config.model.attention.score]
     if score.needs_max_length and config.model.attends and not config.data.max_length:
         raise ValueError(
@@ -166,14 +167,24 @@ def check_together(config: Config) -> None:
         )
 
 
-def _check_search(config: Config) -> None:
-    """What only a search would refuse, when training is over."""
-    beam, groups = config.search.beam, config.search.groups
+def check_search(search: SearchConfig, required: bool = False) -> None:
+    """Refuse what a search could not do, with `required` words or without; a ValueError says why."""
+    beam, groups, required = search.beam, search.groups, required or search.keep_entities
     if beam % groups:
-        raise ValueError(f"search.groups = {groups} does not divide search.beam = {beam}; take a multiple of it")
-    if config.search.keep_entities and (groups > 1 or config.search.sample):
-        other = "search.sample = true" if config.search.sample else f"search.groups = {groups}"
-        raise ValueError(f"search.keep_entities = true searches for words, which {other} cannot; leave one out")
+        raise ValueError(
+            f"search.groups = {groups} does not divide search.beam = {beam}, and all groups are of one size; "
+            f"set search.beam (--beam) to a multiple of {groups}"
+        )
+    if required and search.sample:
+        raise ValueError(
+            "required words (search.keep_entities among them) are searched for, not drawn; "
+            "leave out search.sample (--sample)"
+        )
+    if required and groups > 1:
+        raise ValueError(
+            f"search.groups = {groups} and required words (search.keep_entities among them) both share out the beam; "
+            "set search.groups = 1 or leave out the required words"
+        )
 
 
 def _check_guided(config: Config) -> None:

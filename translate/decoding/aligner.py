@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from translate.alignment.extract import Extraction, near_diagonal, shifted, word_weights
+from translate.alignment.extract import Extraction, near_diagonal, shift_weights, word_weights
 from translate.alignment.formats import FloatArray, Link, alignment_record
-from translate.alignment.symmetrize import agreement, symmetrize, turned
+from translate.alignment.symmetrize import agreement, symmetrize, transposed
 from translate.alignment.units import Span, Units, cut, span_units, word_units
 from translate.decoding.heads import read_head
 from translate.decoding.translator import Translation, Translator
@@ -32,7 +32,7 @@ class AlignSettings:
     pieces: bool = False
     """Link pieces too."""
 
-    def turned(self) -> AlignSettings:
+    def for_reverse(self) -> AlignSettings:
         """The settings of the other direction."""
         return replace(self, source_spans=self.target_spans, target_spans=self.source_spans)
 
@@ -140,7 +140,7 @@ def align_translation(
         target, tgt = _units_of_ids(translator.target, translation.tgt_ids, settings.target_spans, other_tgt)
     else:
         tgt = units_of_text(translator.target, target, len(translation.tgt_ids) - 1, settings.target_spans, other_tgt)
-    moved = shifted(translation.attention, extraction.shift)
+    moved = shift_weights(translation.attention, extraction.shift)
     by_word = word_weights(moved, src.of_piece, tgt.of_piece, len(src.texts), len(tgt.texts))
     by_word = near_diagonal(by_word, extraction.diagonal)
     links = extraction.links(by_word)
@@ -178,14 +178,14 @@ def align_both(
     A link of both directions is sure, one of either is possible; its probability is the mean of both weights.
     """
     settings = settings or AlignSettings()
-    there = align_translations(
+    aligned = align_translations(
         forward, sources, translations, targets, first_line, settings, _spans_of_reverse(backward)
     )
-    texts = [sentence.target for sentence in there]
-    back = translations_of(backward, texts, sources, first_line)
+    texts = [sentence.target for sentence in aligned]
+    reverse = translations_of(backward, texts, sources, first_line)
     return [
-        _joined(one, _back(backward, one, translation, settings), method)
-        for one, translation in zip(there, back, strict=True)
+        _joined(one, _by_reverse(backward, one, translation, settings), method)
+        for one, translation in zip(aligned, reverse, strict=True)
     ]
 
 
@@ -201,13 +201,17 @@ def choose_shift(
     Both directions are shifted alike: by k and by -k they would agree on any text of one order.
     """
     sources, targets = sources[:MOST_HELD_OUT], targets[:MOST_HELD_OUT]
-    there, back = translations_of(forward, sources, targets), translations_of(backward, targets, sources)
+    forced, reverse = translations_of(forward, sources, targets), translations_of(backward, targets, sources)
     found = {}
     for shift in SHIFTS:
         moved = replace(settings, extraction=replace(settings.extraction, shift=shift))
-        one = align_translations(forward, sources, there, targets, settings=moved, others=_spans_of_reverse(backward))
-        other = [_back(backward, sentence, translation, moved) for sentence, translation in zip(one, back, strict=True)]
-        found[shift] = agreement([sentence.links for sentence in one], [turned(sentence.links) for sentence in other])
+        one = align_translations(forward, sources, forced, targets, settings=moved, others=_spans_of_reverse(backward))
+        other = [
+            _by_reverse(backward, pair, translation, moved) for pair, translation in zip(one, reverse, strict=True)
+        ]
+        found[shift] = agreement(
+            [sentence.links for sentence in one], [transposed(sentence.links) for sentence in other]
+        )
     return max(SHIFTS, key=lambda shift: found[shift]), found
 
 
@@ -219,33 +223,38 @@ def _spans_of_reverse(backward: Translator) -> tuple[SpansOf, SpansOf]:
     )
 
 
-def _back(backward: Translator, there: AlignedSentence, back: Translation, settings: AlignSettings) -> AlignedSentence:
+def _by_reverse(
+    backward: Translator, pair: AlignedSentence, translation: Translation, settings: AlignSettings
+) -> AlignedSentence:
     """The same pair by the run that translates back, in the same units."""
-    spans: tuple[SpansOf, SpansOf] = (lambda _: there.target_spans, lambda _: there.source_spans)
-    return align_translation(backward, there.target, back, there.source, there.line, settings.turned(), spans)
+    spans: tuple[SpansOf, SpansOf] = (lambda _: pair.target_spans, lambda _: pair.source_spans)
+    return align_translation(backward, pair.target, translation, pair.source, pair.line, settings.for_reverse(), spans)
 
 
-def _joined(there: AlignedSentence, back: AlignedSentence, method: str) -> AlignedSentence:
+def _joined(forward: AlignedSentence, backward: AlignedSentence, method: str) -> AlignedSentence:
     """One alignment from those of both directions; of a line that was too long, the part that both have read."""
-    num_src = min(len(there.source_words), len(back.target_words))
-    num_tgt = min(len(there.target_words), len(back.source_words))
-    ours = {link for link in there.links if link.source < num_src and link.target < num_tgt}
-    theirs = {link for link in turned(back.links) if link.source < num_src and link.target < num_tgt}
+    num_src = min(len(forward.source_words), len(backward.target_words))
+    num_tgt = min(len(forward.target_words), len(backward.source_words))
+    ours = {link for link in forward.links if link.source < num_src and link.target < num_tgt}
+    theirs = {link for link in transposed(backward.links) if link.source < num_src and link.target < num_tgt}
     links = symmetrize(ours, theirs, method)
-    columns, back_columns = [*range(num_src), -1], [*range(num_tgt), -1]
-    by_word, by_back = there.word_weights[:num_tgt][:, columns], back.word_weights[:num_src][:, back_columns]
+    columns, reverse_columns = [*range(num_src), -1], [*range(num_tgt), -1]
+    by_word, by_reverse = (
+        forward.word_weights[:num_tgt][:, columns],
+        backward.word_weights[:num_src][:, reverse_columns],
+    )
     return replace(
-        there,
-        source_words=there.source_words[:num_src],
-        target_words=there.target_words[:num_tgt],
-        source_spans=there.source_spans[:num_src],
-        target_spans=there.target_spans[:num_tgt],
+        forward,
+        source_words=forward.source_words[:num_src],
+        target_words=forward.target_words[:num_tgt],
+        source_spans=forward.source_spans[:num_src],
+        target_spans=forward.target_spans[:num_tgt],
         word_weights=by_word,
-        reverse_word_weights=by_back,
+        reverse_word_weights=by_reverse,
         links=links,
         possible=set(links) - (ours & theirs),
         probabilities={
-            link: float(by_word[link.target, link.source] + by_back[link.source, link.target]) / 2 for link in links
+            link: float(by_word[link.target, link.source] + by_reverse[link.source, link.target]) / 2 for link in links
         },
     )
 

@@ -6,32 +6,27 @@ import torch
 from torch import Tensor
 
 from translate.config import SearchConfig
-from translate.decoding.ensemble import AnySource, Ensemble
+from translate.decoding.constraints import Constraints, Required
 from translate.decoding.hypotheses import (
     Coverage,
     History,
     Hypothesis,
-    advance,
-    for_hypotheses,
-    for_search,
     likeliest,
     normalise,
-    start,
     start_totals,
 )
-from translate.decoding.rules import Required, Rules
-from translate.errors import ConfigError
-from translate.models.seq2seq import Seq2Seq
+from translate.decoding.search_model import SearchModel, Source, State
 from translate.text.tokenizer import BOS, EOS
 
 
+# Longer than 60 lines, because it is one loop in the order of its steps; its parts would share ten variables.
 @torch.inference_mode()
 def beam_search(
-    model: Seq2Seq | Ensemble,
-    source: AnySource,
+    model: SearchModel[Source, State],
+    source: Source,
     search: SearchConfig,
     num_best: int = 1,
-    rules: Rules | None = None,
+    constraints: Constraints | None = None,
     attention: bool = True,
 ) -> list[list[Hypothesis]]:
     """Up to `num_best` hypotheses for each sentence, best first, with their attention.
@@ -40,10 +35,10 @@ def beam_search(
     is greedy. `search.stop` says when a sentence is done; with `exact`, when nothing still open can reach its best
     scores, which loses nothing against `full`, when all places are taken.
     """
-    rules = rules or Rules(source, search)
-    source = for_search(model, source, search.beam)
-    check_beam(search, num_best, rules.required is not None)
-    beam, groups, required = search.beam, search.groups, rules.required
+    constraints = constraints or Constraints(source, search)
+    source = model.for_search(source, search.beam)
+    assert 1 <= num_best <= search.beam, "the translator checks it"
+    beam, groups, required = search.beam, search.groups, constraints.required
     size = beam // groups  # places of a group
     num_sentences, device = source.tokens.size(0), source.tokens.device
     units = torch.arange(num_sentences * groups, device=device)  # a sentence has one for each group
@@ -53,14 +48,14 @@ def beam_search(
     totals = start_totals(source)[sentences]  # (N,), N = B · groups at first
     best = totals.new_full((num_sentences, num_best), -torch.inf)  # the best scores so far
     parents, tokens = units, torch.full_like(units, BOS)
-    past = tokens.new_zeros(len(tokens), 0) if rules.needs_past else None  # (N, length − 1)
+    past = tokens.new_zeros(len(tokens), 0) if constraints.needs_past else None  # (N, length − 1)
     rows = source if groups == 1 else source.select(sentences)
-    state, history, coverage, length = start(model, rows), History(), Coverage(source, search), 0
+    state, history, coverage, length = model.start(rows), History(), Coverage(source, search), 0
     seats = torch.arange(size, device=device)
     while len(places):
         length += 1
-        log_probs, state, weights = advance(model, tokens, state, rows)
-        rules.apply(log_probs, sentences, length, past, None if required is None else required.closed)
+        log_probs, state, weights = model.advance(tokens, state, rows)
+        constraints.apply(log_probs, sentences, length, past, None if required is None else required.closed)
         history.record(tokens, parents, totals, weights if attention else None)
         coverage.look(weights)
         table = _Table(totals, log_probs, places, num_sentences, search, required)
@@ -80,7 +75,7 @@ def beam_search(
             best = torch.cat([best, found], dim=1).topk(num_best, dim=1).values
 
         goes_on = fits & ~ended
-        goes_on = goes_on & _open(table_totals, goes_on, best, rules.longest, search).unsqueeze(1)
+        goes_on = goes_on & _open(table_totals, goes_on, best, constraints.longest, search).unsqueeze(1)
         places = goes_on.flatten().nonzero().squeeze(1)
         totals, tokens, parents = table_totals[goes_on], table_tokens[goes_on], table_parents[goes_on]
         state = state.select(parents)
@@ -91,29 +86,8 @@ def beam_search(
             required.follow(parents, tokens)
         before, sentences = sentences, places // beam
         if len(sentences) and not torch.equal(before, sentences):
-            rows = for_hypotheses(model, source, sentences)
+            rows = model.for_hypotheses(source, sentences)
     return history.best(num_best, source.valid, most=beam if groups > 1 else None)
-
-
-def check_beam(search: SearchConfig, num_best: int, required: bool) -> None:
-    """Refuse what a beam of this size cannot do."""
-    beam, groups = search.beam, search.groups
-    assert num_best >= 1
-    if num_best > beam:
-        raise ConfigError(
-            f"search.beam = {beam} finds {beam} translations at most, but the {num_best} best are asked for. "
-            f"Raise search.beam (--beam) or lower --nbest."
-        )
-    if beam % groups:
-        raise ConfigError(
-            f"search.groups = {groups} does not divide search.beam = {beam}: all groups are of one size. "
-            f"Set search.beam (--beam) to a multiple of {groups}."
-        )
-    if groups > 1 and required:
-        raise ConfigError(
-            f"search.groups = {groups} and required words both share out the beam, and not both can. "
-            "Set search.groups = 1 or leave out the required words (search.keep_entities among them)."
-        )
 
 
 def _open(totals: Tensor, goes_on: Tensor, best: Tensor, longest: Tensor, search: SearchConfig) -> Tensor:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from torch import Tensor
 
 from translate.config import SearchConfig
-from translate.decoding.ensemble import AnySource, Ensemble
+from translate.decoding.constraints import Constraints
 from translate.decoding.hypotheses import Hypothesis, likeliest
-from translate.decoding.rules import Rules
-from translate.decoding.walk import walk
-from translate.models.seq2seq import Seq2Seq
+from translate.decoding.left_to_right import left_to_right
+from translate.decoding.search_model import SearchModel, Source, State
 
 
 def greedy(
-    model: Seq2Seq | Ensemble,
-    source: AnySource,
+    model: SearchModel[Source, State],
+    source: Source,
     search: SearchConfig,
-    rules: Rules | None = None,
+    constraints: Constraints | None = None,
     attention: bool = True,
 ) -> list[Hypothesis]:
     """One hypothesis for each sentence, with its attention; `search.beam` plays no part. Required words need a beam."""
-    return walk(model, source, search, rules, attention, _likeliest)
+    return left_to_right(model, source, search, constraints, attention, _likeliest)
 
 
 def _likeliest(log_probs: Tensor, units: Tensor, length: int) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What search finds, how it is ranked, and the step that all ways of searching share.
+"""What search finds, how it is ranked, and what all ways of searching share.
 
 N is the number of live rows: hypotheses of all sentences that are still being written.
 """
@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from translate.config import SearchConfig
-from translate.decoding.ensemble import AnySource, AnyState, Ensemble
+from translate.decoding.search_model import SearchSource
 from translate.errors import NumericalError
-from translate.models.seq2seq import Seq2Seq
-from translate.models.state import EncodedSource, State
 from translate.text.tokenizer import EOS
 
 LEAST_COVERED = 1e-3  # what a position that was never looked at counts as: sparse weights can be nil
@@ -66,7 +64,7 @@ class Coverage:
     Wu et al. 2016, eq. 14: β Σ_s log(min(Σ_t α_ts, 1)), over the pieces without `</s>`. It is at most nil.
     """
 
-    def __init__(self, source: AnySource, search: SearchConfig) -> None:
+    def __init__(self, source: SearchSource, search: SearchConfig) -> None:
         self.weight = search.coverage_penalty
         self.words = source.valid & (source.tokens != EOS)  # (B, S)
         self.looked: Tensor | None = None  # (N, S)
@@ -107,43 +105,6 @@ def _relative(src_lengths: Tensor, ratio: float, extra: int) -> Tensor:
     return pieces.double() * ratio + extra  # on the CPU: mps has no float64
 
 
-def advance(
-    model: Seq2Seq | Ensemble, tokens: Tensor, state: AnyState, source: AnySource
-) -> tuple[Tensor, AnyState, Tensor | None]:
-    """One step of all rows: log probabilities (N, V), the next state, weights (N, S)."""
-    assert not model.training, "search needs a model in evaluation mode"
-    if isinstance(model, Ensemble):
-        return model.advance(tokens, state, source)
-    assert isinstance(state, State)
-    assert isinstance(source, EncodedSource)
-    features, state, weights = model.decoder.step(tokens, state, source)
-    return model.decoder.output.log_probs(features, weights, source), state, weights
-
-
-def for_search(model: Seq2Seq | Ensemble, source: AnySource, hypotheses: int) -> AnySource:
-    """The source prepared for steps with this number of hypotheses of each sentence."""
-    if isinstance(model, Ensemble):
-        return model.for_search(source, hypotheses)
-    assert isinstance(source, EncodedSource)
-    return model.decoder.for_search(source, hypotheses)
-
-
-def for_hypotheses(model: Seq2Seq | Ensemble, source: AnySource, sentences: Tensor) -> AnySource:
-    """The source for rows that belong to these sentences (N,), ascending."""
-    if isinstance(model, Ensemble):
-        return model.for_hypotheses(source, sentences)
-    assert isinstance(source, EncodedSource)
-    return model.decoder.for_hypotheses(source, sentences)
-
-
-def start(model: Seq2Seq | Ensemble, source: AnySource) -> AnyState:
-    """The state before the first step."""
-    if isinstance(model, Ensemble):
-        return model.start(source)
-    assert isinstance(source, EncodedSource)
-    return model.decoder.start(source)
-
-
 def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Up to `count` best tokens of each row, best first: log probabilities and tokens (N, min(count, V)).
 
@@ -165,7 +126,7 @@ def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return best, tokens.flatten(1).gather(1, places)
 
 
-def start_totals(source: AnySource) -> Tensor:
+def start_totals(source: SearchSource) -> Tensor:
     """Log probabilities (B,) of nothing written yet, in at least float32."""
     dtype = torch.promote_types(source.summary.dtype, torch.float32)
     return source.summary.new_zeros(source.tokens.size(0), dtype=dtype)

@@ -19,8 +19,8 @@ def rerank(
     """The best of each line by score + weight × the score of the line given the translation."""
     pairs = [(line, one) for line, several in zip(lines, found, strict=True) for one in several]
     numbers = [number for number, several in enumerate(found, start=first_line) for _ in several]
-    back = reverse.force([one.text for _, one in pairs], [line for line, _ in pairs], numbers=numbers)
-    scores = iter([one.score + weight * given.score for (_, one), given in zip(pairs, back, strict=True)])
+    forced = reverse.force([one.text for _, one in pairs], [line for line, _ in pairs], numbers=numbers)
+    scores = iter([one.score + weight * given.score for (_, one), given in zip(pairs, forced, strict=True)])
     ranked = []
     for several in found:
         again = [replace(one, score=next(scores)) for one in several]

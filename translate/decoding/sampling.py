@@ -10,20 +10,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from translate.config import SearchConfig
-from translate.decoding.ensemble import AnySource, Ensemble
+from translate.decoding.constraints import Constraints
 from translate.decoding.hypotheses import Hypothesis
-from translate.decoding.rules import Rules
-from translate.decoding.walk import walk
-from translate.models.seq2seq import Seq2Seq
+from translate.decoding.left_to_right import left_to_right
+from translate.decoding.search_model import SearchModel, Source, State
 
 
 def sample(
-    model: Seq2Seq | Ensemble,
-    source: AnySource,
+    model: SearchModel[Source, State],
+    source: Source,
     search: SearchConfig,
     lines: Sequence[int],
     num_draws: int = 1,
-    rules: Rules | None = None,
+    constraints: Constraints | None = None,
     attention: bool = True,
 ) -> list[list[Hypothesis]]:
     """`num_draws` translations of each sentence in the order of their drawing; `lines` are the sentences' numbers.
@@ -38,7 +37,7 @@ def sample(
         tokens = draw(log_probs, numbers, search)  # (N,)
         return log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1), tokens
 
-    found = walk(model, source, search, rules, attention, drawn, copies=num_draws)
+    found = left_to_right(model, source, search, constraints, attention, drawn, copies=num_draws)
     return [found[i * num_draws : (i + 1) * num_draws] for i in range(num_sentences)]
 
 

@@ -64,7 +64,7 @@ def _read(lines: Iterator[str], arrived: queue.Queue[str | BaseException | None]
         arrived.put(error)
 
 
-class Beside:
+class LineAlignedFile:
     """A file with one line for each line of the input, such as prefixes."""
 
     def __init__(self, path: Path, skip: int = 0) -> None:

@@ -8,26 +8,28 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from translate.checkpoint import Run
-from translate.config import SearchConfig
+from translate.config import SearchConfig, check_search
 from translate.data.batches import Batch, collate, collate_source, token_batches
 from translate.data.dataset import PairDataset
-from translate.decoding.beam import beam_search, check_beam
+from translate.decoding.beam import beam_search
+from translate.decoding.constraint_text import banned_pieces, make_constraints, replace_unknown
+from translate.decoding.constraints import Constraint, Constraints, Pieces
 from translate.decoding.ensemble import Ensemble
 from translate.decoding.greedy import greedy
 from translate.decoding.hypotheses import Hypothesis, normalise
 from translate.decoding.packing import int8_for_search, packed_for_search
-from translate.decoding.rules import Pieces, Rules, Wish
 from translate.decoding.sampling import sample
-from translate.decoding.words import banned_pieces, make_wishes, replace_unknown
+from translate.decoding.search_model import SearchModel
 from translate.errors import ConfigError, RunError
 from translate.models.alignment_head import AlignmentHead
 from translate.models.seq2seq import Seq2Seq
+from translate.run.directory import Run
 from translate.text.tokenizer import EOS, UNK, Tokenizer
 
 MOST_ELEMENTS = 1 << 21  # rows × vocabulary of a step: beyond it, tables no longer fit into the processor's cache
@@ -101,12 +103,12 @@ class Translator:
         return cls(model, source, target, run.config().search, device, others)
 
     @cached_property
-    def network(self) -> Seq2Seq | Ensemble:
+    def network(self) -> SearchModel[Any, Any]:
         """What search asks: the model, or all of them together."""
         return _together(self.models)
 
     @cached_property
-    def small_network(self) -> Seq2Seq | Ensemble:
+    def small_network(self) -> SearchModel[Any, Any]:
         """The same with products in 8 bits."""
         return _together([int8_for_search(model) for model in self.models])
 
@@ -129,14 +131,14 @@ class Translator:
         _check(search, num_best, required)
         sentences = self._encode(lines, search.max_source, range(first_line, first_line + len(lines)))
         seen = list(map(self._read_part, lines, sentences)) if search.keep_entities else lines
-        wishes = make_wishes(self.target, seen, prefixes, required, search.keep_entities, first_line)
+        each = make_constraints(self.target, seen, prefixes, required, search.keep_entities, first_line)
         banned = self._banned_pieces(search.banned)
         replaces = search.replace_unknown and self.target.whole_words
         results = [[self._empty()] for _ in lines]
         width = num_best if search.sample else search.beam
         for rows in batch_rows(sentences, search, width * self.target.size):
             some = [sentences[row] for row in rows]
-            wanted = None if wishes is None else [wishes[row] for row in rows]
+            wanted = None if each is None else [each[row] for row in rows]
             numbers = [first_line + int(row) for row in rows]
             found = self._search(some, search, num_best, banned, wanted, numbers, attention or replaces)
             for row, hypotheses in zip(rows, found, strict=True):
@@ -208,7 +210,7 @@ class Translator:
         search: SearchConfig,
         num_best: int,
         banned: list[Pieces],
-        wishes: list[Wish] | None,
+        each: list[Constraint] | None,
         numbers: list[int],
         attention: bool,
     ) -> list[list[Hypothesis]]:
@@ -216,12 +218,12 @@ class Translator:
         network.eval()
         src, valid, lengths = collate_source(sentences)
         source = network.encode(src.to(self.device), valid.to(self.device), lengths)
-        rules = Rules(source, search, banned, wishes)
+        constraints = Constraints(source, search, banned, each)
         if search.sample:
-            return sample(network, source, search, numbers, num_best, rules, attention)
-        if search.beam == 1 and num_best == 1 and rules.required is None:
-            return [[hypothesis] for hypothesis in greedy(network, source, search, rules, attention)]
-        return beam_search(network, source, search, num_best, rules, attention)
+            return sample(network, source, search, numbers, num_best, constraints, attention)
+        if search.beam == 1 and num_best == 1 and constraints.required is None:
+            return [[hypothesis] for hypothesis in greedy(network, source, search, constraints, attention)]
+        return beam_search(network, source, search, num_best, constraints, attention)
 
     def _encode(
         self, lines: Sequence[str], longest: int, numbers: Sequence[int], side: Tokenizer | None = None
@@ -272,19 +274,22 @@ class Translator:
 
 def _check(search: SearchConfig, num_best: int, required: Sequence[Sequence[str]] | None) -> None:
     """Refuse what cannot work before the first sentence, whatever the sentences are."""
-    if search.keep_entities or required is not None:
-        if search.sample:
-            raise ConfigError(
-                "Required words (search.keep_entities among them) are searched for, not drawn: leave out --sample."
-            )
-        both = sorted({word for words in required or () for word in words if word} & set(search.banned))
-        if both:
-            raise ConfigError(f"{both[0]!r} is required and banned: choose one.")
-    if not search.sample:
-        check_beam(search, num_best, required=search.keep_entities or required is not None)
+    assert num_best >= 1
+    both = sorted({word for words in required or () for word in words if word} & set(search.banned))
+    if both:
+        raise ConfigError(f"{both[0]!r} is required and banned: choose one.")
+    try:
+        check_search(search, required is not None)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from None
+    if num_best > search.beam and not search.sample:
+        raise ConfigError(
+            f"search.beam = {search.beam} finds {search.beam} translations at most, but the {num_best} best are asked "
+            "for. Raise search.beam (--beam) or lower --nbest."
+        )
 
 
-def _together(models: Sequence[Seq2Seq]) -> Seq2Seq | Ensemble:
+def _together(models: Sequence[Seq2Seq]) -> SearchModel[Any, Any]:
     return Ensemble(models) if len(models) > 1 else models[0]
 
 

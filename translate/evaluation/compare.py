@@ -8,10 +8,10 @@ from typing import Any
 
 from sacrebleu.significance import PairedTest
 
+from translate.defaults import RESAMPLES
 from translate.errors import UserError
 from translate.evaluation.metrics import MetricSettings, build_metrics, check_counts, sentence_scores
 
-SAMPLES = 1000
 TRIALS = 10_000
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 
@@ -69,7 +69,7 @@ def compare(
     references: Sequence[Sequence[str]],
     settings: MetricSettings,
     metrics: Sequence[str] = METRICS,
-    samples: int = SAMPLES,
+    samples: int = RESAMPLES,
     trials: int = TRIALS,
     most_changes: int = 5,
 ) -> Comparison:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from translate.checkpoint import write_file
 from translate.decoding.translator import Translator
 from translate.errors import DataError, RunError
-from translate.evaluation.kept import translate_kept
 from translate.evaluation.metrics import Evaluation, MetricSettings, check_counts, evaluate, reference_streams
+from translate.evaluation.translation_cache import translate_cached
+from translate.run.sealed_files import write_file
 from translate.text.corpus import parallel_files, read_lines
 
 
@@ -40,7 +40,7 @@ def read_test_set(
     return [first[row].source for row in rows], [[stream[row] for row in rows] for stream in streams], lines
 
 
-def split_files(run: Path, split: str) -> tuple[Path, Path]:
+def run_split_files(run: Path, split: str) -> tuple[Path, Path]:
     """The run's own copies of a split."""
     source, target = run / "data" / f"{split}.source", run / "data" / f"{split}.target"
     if not source.is_file() or not target.is_file():
@@ -67,7 +67,7 @@ def evaluate_lines(
         hypotheses = [best[0].text for best in translator.translate(sources)]
         seconds = time.perf_counter() - start
     else:
-        kept = translate_kept(run, translator, sources, fresh)
+        kept = translate_cached(run, translator, sources, fresh)
         hypotheses, seconds = [translation.text for translation in kept.translations], kept.seconds
     return evaluate(hypotheses, references, seconds, settings), hypotheses
 

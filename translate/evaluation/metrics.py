@@ -14,9 +14,9 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from translate.alignment.units import without_spaces
+from translate.defaults import RESAMPLES
 from translate.errors import DataError, UserError
 
-RESAMPLES = 1000
 DEFAULT_TOKENIZER = "13a"
 # sacreBLEU's own tokenizer of a language, the modules it needs, and sacreBLEU's extra that brings them.
 SPECIAL_TOKENIZERS: dict[str, tuple[str, tuple[str, ...], str]] = {

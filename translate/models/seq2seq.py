@@ -13,7 +13,7 @@ from translate.models.layers import SelfAttention, TokenEmbedding
 from translate.models.member import Member
 from translate.models.output import CopyGate
 from translate.models.recurrence import RecurrentLayer
-from translate.models.state import Decoded, EncodedSource
+from translate.models.state import Decoded, EncodedSource, State
 from translate.models.summaries import SUMMARIES
 
 
@@ -58,6 +58,22 @@ class Seq2Seq(nn.Module):
         """Read the sources and write the targets under teacher forcing."""
         source = self.encode(src, src_valid, src_lengths, progress)
         return self.decoder(tgt_in, source), source
+
+    # -- what search asks: decoding/search_model.py --------------------------------------------------------------------
+
+    def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
+        return self.decoder.for_search(source, hypotheses)
+
+    def for_hypotheses(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
+        return self.decoder.for_hypotheses(source, sentences)
+
+    def start(self, source: EncodedSource) -> State:
+        return self.decoder.start(source)
+
+    def advance(self, tokens: Tensor, state: State, source: EncodedSource) -> tuple[Tensor, State, Tensor | None]:
+        assert not self.training, "search needs a model in evaluation mode"
+        features, state, weights = self.decoder.step(tokens, state, source)
+        return self.decoder.output.log_probs(features, weights, source), state, weights
 
     @property
     def num_parameters(self) -> int:

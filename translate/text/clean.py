@@ -13,6 +13,7 @@ from functools import cache
 from typing import Literal
 
 from translate.config import DataConfig
+from translate.defaults import MAX_RATIO, MAX_WORDS
 from translate.text.corpus import Pair, has_breaks, tidy
 
 Reason = Literal["empty side", "too long", "length ratio"]
@@ -96,8 +97,8 @@ def judge_lengths(num_src: float, num_tgt: float, max_length: float, max_ratio: 
 class Norms:
     """What a corpus's own pairs are like, which its strange ones are measured by."""
 
-    max_words: int = 250
-    max_ratio: float = 3.0
+    max_words: int = MAX_WORDS
+    max_ratio: float = MAX_RATIO
     """0 sets no limit, here and above."""
     scale: float = 1.0
     """Target characters for each source character, by the median."""

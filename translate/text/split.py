@@ -9,7 +9,7 @@ from pathlib import Path
 from translate.errors import DataError
 from translate.text.corpus import Pair, parallel_files, tidy
 
-FEWEST_PAIRS = 100
+LEAST_TO_SPLIT = 100
 FEWEST_HELD_OUT, MOST_HELD_OUT, HELD_OUT_SHARE = 20, 1000, 0.02
 
 
@@ -23,12 +23,12 @@ class Split:
     num_duplicates: int
 
 
-def split_files(source: Path, target: Path, num_valid: int | None, num_test: int | None, seed: int = 1) -> Split:
+def split_corpus(source: Path, target: Path, num_valid: int | None, num_test: int | None, seed: int = 1) -> Split:
     """Read both files once and divide them."""
     pairs = list(parallel_files(source, target).pairs())
-    if len(pairs) < FEWEST_PAIRS:
+    if len(pairs) < LEAST_TO_SPLIT:
         raise DataError(
-            f"{source} and {target} have {len(pairs)} lines: at least {FEWEST_PAIRS} pairs are needed to learn from."
+            f"{source} and {target} have {len(pairs)} lines: at least {LEAST_TO_SPLIT} pairs are needed to learn from."
         )
     distinct = list(dict.fromkeys(pairs))
     by_source: dict[str, list[Pair]] = {}

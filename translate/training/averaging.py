@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from translate.checkpoint import Checkpoint
+from translate.run.checkpoint import Checkpoint
 
 _RAW = "/raw"  # ends the names of the weights that training goes on with
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from translate.checkpoint import append_line, write_file
+from translate.run.sealed_files import append_line, write_file
 
 
 class MetricsLog:

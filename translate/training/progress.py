@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from translate.checkpoint import Run
 from translate.config import Config
+from translate.run.directory import Run
 from translate.training.extra_losses import RewardScale
 
 

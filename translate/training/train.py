@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from translate.checkpoint import Run
 from translate.config import Config
 from translate.decoding.translator import Translator
+from translate.device import resolve_device
+from translate.distributed import World, joined
 from translate.errors import Stopped, UserError
-from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, split_files
+from translate.evaluation.evaluate import evaluate_lines, keep_translations, read_pairs, run_split_files
 from translate.evaluation.metrics import MetricSettings
-from translate.training.distributed import World, joined
-from translate.training.job import Job, merge_for_resume, open_job, open_prepared
+from translate.run.directory import Run
 from translate.training.logging import Reporter
-from translate.training.precision import resolve_device
+from translate.training.loop import Trainer
+from translate.training.prepare import TrainingInputs, merge_for_resume, open_inputs, open_prepared
 from translate.training.progress import limits_reached
 from translate.training.signals import StopSignals
-from translate.training.trainer import Trainer
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
@@ -25,30 +25,32 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
                 mine = world.restarted and run.job() == world.job  # else the first attempt was refused, and rightly
                 if world.job and (resume or mine or not run.exists()):
                     run.note_job(world.job)
-                job = _open(config, run, resume or mine, test, reporter, world)
-                if job is not None:
-                    _train(job, test, reporter, signals, world)
+                inputs = _open(config, run, resume or mine, test, reporter, world)
+                if inputs is not None:
+                    _train(inputs, test, reporter, signals, world)
         elif world.from_leader(False):
             _train(open_prepared(run), test, reporter, signals, world)
 
 
-def _open(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter, world: World) -> Job | None:
+def _open(
+    config: Config, run: Run, resume: bool, test: bool, reporter: Reporter, world: World
+) -> TrainingInputs | None:
     """Make or take up the run, and tell the other processes whether there is anything to do."""
-    job = None
+    inputs = None
     try:
         reached = limits_reached(merge_for_resume(config, run), run, test) if resume and run.exists() else []
         if reached:
             reporter.say(f"{run.path} is finished. More {' and '.join(reached)} go on with it.")
         else:
             resolve_device(config.train.device)  # before there is a run that a second try would find in its way
-            job = open_job(config, run, resume, test, reporter.say)
+            inputs = open_inputs(config, run, resume, test, reporter.say)
     finally:
-        world.from_leader(job is not None)
-    return job
+        world.from_leader(inputs is not None)
+    return inputs
 
 
-def _train(job: Job, test: bool, reporter: Reporter, signals: StopSignals, world: World) -> None:
-    trainer = Trainer(job, reporter, signals, world)
+def _train(inputs: TrainingInputs, test: bool, reporter: Reporter, signals: StopSignals, world: World) -> None:
+    trainer = Trainer(inputs, reporter, signals, world)
     trainer.fit()
     signals.can_save = False
     if not world.leads:
@@ -56,10 +58,10 @@ def _train(job: Job, test: bool, reporter: Reporter, signals: StopSignals, world
     if signals.received is not None:  # too late for the loop to see it
         raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
     trainer.note_end(tested=False)
-    if job.config.logging.pictures:
-        _draw_curves(job.run, reporter)
+    if inputs.config.logging.pictures:
+        _draw_curves(inputs.run, reporter)
     if test:
-        _test(job.run, trainer, reporter)
+        _test(inputs.run, trainer, reporter)
         trainer.note_end(tested=True)
 
 
@@ -76,15 +78,15 @@ def _draw_curves(run: Run, reporter: Reporter) -> None:
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
     """Score the test set with the best checkpoint, once, and keep the translations."""
-    job = trainer.job
+    inputs = trainer.inputs
     model = run.load_model().to(trainer.device)
-    translator = Translator(model, job.source, job.target, job.config.search, trainer.device)
-    settings = MetricSettings(job.config.data.target_lang)
-    pairs = read_pairs(*split_files(run.path, "test"))
+    translator = Translator(model, inputs.source, inputs.target, inputs.config.search, trainer.device)
+    settings = MetricSettings(inputs.config.data.target_lang)
+    pairs = read_pairs(*run_split_files(run.path, "test"))
     evaluation, hypotheses = evaluate_lines(translator, *pairs, settings, run.path)
     keep_translations(run.path, "test", hypotheses, evaluation)
     bleu = evaluation.bleu
     reporter.say(
         f"test: BLEU {bleu.score:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], chrF {evaluation.chrf.score:.1f}, "
-        f"TER {evaluation.ter.score:.1f} ({run.best().name}, beam {job.config.search.beam}; {bleu.signature})"
+        f"TER {evaluation.ter.score:.1f} ({run.best().name}, beam {inputs.config.search.beam}; {bleu.signature})"
     )

@@ -1,0 +1,1 @@
+"""The run directory: its files, checkpoints and alignment head."""
