@@ -1,7 +1,8 @@
 """Several processes as one, under `torchrun … -m translate train` or `text`; without torchrun there is one.
 
 Every process has the whole model and takes its share of each batch's sentences; the first one alone writes, validates
-and decides, and tells the others. So the number of processes changes the speed of a run and nothing else.
+and decides, and tells the others. So settings mean the same for any number of processes. The numbers are not the same
+to the bit: sums are rounded in another order, and each process draws its own dropout.
 """
 
 from __future__ import annotations

@@ -82,6 +82,9 @@ def test_every_format_reads_the_head(
     assert all(links == found["pharaoh"] for links in found.values())
     answer("align", there, *given, "--head", "--format", "png", "--lines", "2", "--output", tmp_path / "pictures")
     assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["2.png"]
+    for more, label in (((), "attention weight"), (("--head",), "alignment head's probability")):
+        answer("align", there, *given, *more, "--format", "svg", "--lines", "2", "--output", tmp_path / label)
+        assert label in (tmp_path / label / "2.svg").read_text()
     gold = tmp_path / "pharaoh"
     scores = json.loads(answer(*both, "--gold", gold, "--json"))
     assert scores["aer"] == 0

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from translate.config import load_config
 from translate.errors import UserError
+from translate.figures import curves
 from translate.figures.curves import save_breakdown, save_comparison, save_curves
+from translate.training.train import only_in_training
 
 TRAIN = {"kind": "train", "loss": 3.0, "gradient_norm": 1.0, "learning_rate": 1e-3, "tokens_per_second": 900.0}
 VALID = {"kind": "valid", "loss": 2.5, "bleu": 12.0, "chrf": 30.0}
@@ -41,6 +45,27 @@ def test_every_curve_is_in_its_panel(tmp_path: Path) -> None:
     counts = panels(drawn(tmp_path, lines))
     assert min(counts[:5]) > 100
     assert counts[5] == 0
+
+
+def test_the_training_loss_says_what_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(curves, "_save", lambda figure, path: figures.append(figure))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({**row, "step": 1}) + "\n" for row in (TRAIN, VALID)))
+    for names in ((), ("dropout",), ("dropout", "label smoothing")):
+        save_curves(tmp_path / "curves.png", tmp_path / "metrics.jsonl", names)
+    legends = [figure.axes[0].get_legend() for figure in figures]
+    assert [[text.get_text() for text in legend.get_texts()] for legend in legends if legend is not None] == [
+        [f"training{names}, last 3", "validation, last 2.5"]
+        for names in ("", " (with dropout)", " (with dropout and label smoothing)")
+    ]
+
+
+def test_what_is_in_the_training_loss_alone() -> None:
+    demo = Path(__file__).parents[2] / "configs" / "demo.toml"
+    without = [f"model.{part}.dropout=0" for part in ("embedding", "encoder", "decoder")]
+    assert only_in_training(load_config(demo)) == ["dropout", "label smoothing"]
+    assert only_in_training(load_config(demo, without)) == ["label smoothing"]
+    assert only_in_training(load_config(demo, [*without, "train.label_smoothing=0"])) == []
 
 
 @pytest.mark.parametrize(

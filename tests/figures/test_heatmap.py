@@ -18,7 +18,7 @@ from matplotlib.image import imread
 from translate.alignment.formats import FloatArray
 from translate.errors import UserError
 from translate.figures import fonts
-from translate.figures.heatmap import DPI, save_heatmap
+from translate.figures.heatmap import DPI, HEAD, save_heatmap
 
 HOSTILE = ["$_$", "\\alpha", "<script>", "[/red]", "\x1b[31m", "a\nb", "\0", "", "$\\frac{", "]]>&amp;", "\ud800"]
 SHOWN = ["$_$", "\\alpha", "<script>", "[/red]", "<U+001B>[31m", "a<U+000A>b", "<U+0000>", "∅", "$\\frac{"]
@@ -215,3 +215,11 @@ def test_a_font_without_a_regular_weight_is_passed_over(cjk_font: Path, warned: 
 def test_ordinary_text_needs_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fonts, "_add_new_fonts", lambda: pytest.fail("searched"))
     assert fonts.families_for("Größe ελληνικά русский ▁…∅␣◌") == (["DejaVu Sans"], set())
+
+
+def test_the_colour_bar_says_what_is_drawn(tmp_path: Path) -> None:
+    save_heatmap(tmp_path / "a.svg", attention(2, 3), list("abc"), list("xy"))
+    save_heatmap(tmp_path / "b.svg", attention(2, 3), list("abc"), list("xy"), measure=HEAD)
+    assert "attention weight" in svg_texts(tmp_path / "a.svg")
+    assert HEAD in svg_texts(tmp_path / "b.svg")
+    assert "attention weight" not in svg_texts(tmp_path / "b.svg")

@@ -133,12 +133,12 @@ def command(
     first = (numbers.start or 0) + 1
     aligned = aligner.sentences(sources, targets, first)
     if reference is None:
-        write(aligned, format, output, run, level == Level.pieces)
+        write(aligned, format, output, run, level == Level.pieces, by_head=head)
         return
     found = list(aligned)
     if output is not None or format in (*PICTURES, *BINARY):
         errors = [row.aer for row in score_each([s.links for s in found], reference[numbers])]
-        write(found, format, output, run, level == Level.pieces, errors)
+        write(found, format, output, run, level == Level.pieces, errors, by_head=head)
     extra = {"shift": aligner.settings.extraction.shift}
     print_scores([s.links for s in found], reference[numbers], as_json, sentences, extra, first)
 

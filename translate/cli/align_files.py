@@ -44,13 +44,15 @@ def write(
     run: Path,
     pieces: bool = False,
     errors: Sequence[float] = (),
+    by_head: bool = False,
 ) -> None:
     """Write sentences in a format to a file, a folder for pictures, or stdout.
 
-    `pieces` links pieces, not words; `errors` are the error rates of the sentences, which a page can be sorted by.
+    `pieces` links pieces, not words; `errors` are the error rates of the sentences, which a page can be sorted by;
+    `by_head` says that the weights are an alignment head's probabilities, not attention.
     """
     if format in PICTURES:
-        _draw(sentences, format, output or run / "alignment")
+        _draw(sentences, format, output or run / "alignment", by_head)
     elif format in BINARY:
         _write_whole(sentences, format, output or _place_in(run) / DEFAULT_NAMES[format], run, errors)
     else:
@@ -125,8 +127,8 @@ def _write_whole(
     print(f"{path}: {len(content):,} bytes", file=sys.stderr)
 
 
-def _draw(sentences: Iterable[AlignedSentence], format: Format, folder: Path) -> None:
-    from translate.figures.heatmap import save_heatmap
+def _draw(sentences: Iterable[AlignedSentence], format: Format, folder: Path, by_head: bool) -> None:
+    from translate.figures.heatmap import ATTENTION, HEAD, save_heatmap
 
     if str(folder) == "-":
         raise UserError("--output -: pictures need a folder, one file a sentence.")
@@ -136,6 +138,7 @@ def _draw(sentences: Iterable[AlignedSentence], format: Format, folder: Path) ->
         if sentence.target_words:
             columns = [*sentence.source_words, "</s>"]
             path = folder / f"{sentence.line}.{format.value}"
-            save_heatmap(path, sentence.word_weights, columns, sentence.target_words)
+            measure = HEAD if by_head else ATTENTION
+            save_heatmap(path, sentence.word_weights, columns, sentence.target_words, measure=measure)
             count += 1
     print(f"{count} pictures in {folder}", file=sys.stderr)

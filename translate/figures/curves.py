@@ -31,8 +31,12 @@ PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...] = (
 )
 
 
-def save_curves(path: Path, metrics: Path) -> None:
-    """Draw loss, scores, learning rate, gradient norm and speed from a run's metrics.jsonl."""
+def save_curves(path: Path, metrics: Path, regularisation: Sequence[str] = ()) -> None:
+    """Draw loss, scores, learning rate, gradient norm and speed from a run's metrics.jsonl.
+
+    `regularisation` names what raises the training loss alone, such as dropout: without it a reader would wonder why
+    validation has the lower loss.
+    """
     records = _read(metrics)
     with mpl.rc_context():
         mpl.rcdefaults()
@@ -40,10 +44,15 @@ def save_curves(path: Path, metrics: Path) -> None:
         figure = Figure(figsize=(11.0, 6.2), layout="constrained")
         places = figure.subplots(2, 3).ravel()
         for axes, (title, lines) in zip(places, PANELS, strict=False):
-            _panel(axes, title, lines, records)
+            _panel(axes, title, [(*line[:2], _named(line[2], regularisation), line[3]) for line in lines], records)
         for axes in places[len(PANELS) :]:
             axes.set_visible(False)
         _save(figure, path)
+
+
+def _named(text: str, regularisation: Sequence[str]) -> str:
+    """The name of a curve; the training loss says what is in it and not in the validation loss."""
+    return f"training (with {' and '.join(regularisation)})" if text == "training" and regularisation else text
 
 
 def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) -> None:

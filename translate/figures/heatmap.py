@@ -49,6 +49,7 @@ COLOURS = LinearSegmentedColormap.from_list(
     "attention", ["#ffffff", "#d5e6f5", "#8fc1e3", "#4292c6", "#14599d", "#08306b"]
 ).with_extremes(bad="#e0e0e0")
 GRID_COLOUR = "#e4e9ee"
+ATTENTION, HEAD = "attention weight", "alignment head's probability"  # what a heat map can show
 
 DPI = 200
 CELL = 0.34  # inches
@@ -68,8 +69,12 @@ def save_heatmap(
     source_labels: Sequence[str],
     target_labels: Sequence[str],
     title: str | None = None,
+    measure: str = ATTENTION,
 ) -> None:
-    """Draw weights (T, S) into a .png, .svg or .pdf file; labels are shown as they are, whatever they contain."""
+    """Draw weights (T, S) into a .png, .svg or .pdf file; labels are shown as they are, whatever they contain.
+
+    `measure` says at the colour bar what the weights are.
+    """
     assert weights.shape == (len(target_labels), len(source_labels)), "weights are (T, S)"
     kind = path.suffix.lower()
     if kind not in METADATA:
@@ -82,7 +87,7 @@ def save_heatmap(
         warn_missing(missing)
     buffer = io.BytesIO()
     with _style(families):
-        figure = _draw(weights, columns, rows, heading)
+        figure = _draw(weights, columns, rows, heading, measure)
         figure.savefig(buffer, format=kind[1:], dpi=DPI, bbox_inches="tight", pad_inches=0.12, metadata=METADATA[kind])
     write_picture(path, buffer.getvalue())
 
@@ -97,7 +102,7 @@ def _style(families: Sequence[str]) -> Iterator[None]:
         yield
 
 
-def _draw(weights: FloatArray, columns: Sequence[str], rows: Sequence[str], heading: str) -> Figure:
+def _draw(weights: FloatArray, columns: Sequence[str], rows: Sequence[str], heading: str, measure: str) -> Figure:
     """Lay the cells out in inches; what sticks out (labels, colour bar) enlarges the picture when it is saved."""
     cell_width, cell_height = _cell(len(columns)), _cell(len(rows))
     width, height = cell_width * max(len(columns), 1), cell_height * max(len(rows), 1)
@@ -106,7 +111,7 @@ def _draw(weights: FloatArray, columns: Sequence[str], rows: Sequence[str], head
     axes.set(xlim=(0, max(len(columns), 1)), ylim=(max(len(rows), 1), 0))  # the first target token on top
     if weights.size:
         grid = min(cell_width, cell_height) >= MIN_GRID_CELL
-        _add_bar(figure, _add_cells(axes, weights, grid), width, height)
+        _add_bar(figure, _add_cells(axes, weights, grid), width, height, measure)
     _label_columns(axes, columns, cell_width)
     _label_rows(axes, rows, cell_height)
     axes.tick_params(length=0, pad=5)
@@ -133,13 +138,13 @@ def _add_cells(axes: Axes, weights: FloatArray, grid: bool) -> QuadMesh:
     )
 
 
-def _add_bar(figure: Figure, cells: QuadMesh, width: float, height: float) -> None:
-    """Draw the colour bar right of the cells, level with their top."""
+def _add_bar(figure: Figure, cells: QuadMesh, width: float, height: float, measure: str) -> None:
+    """Draw the colour bar right of the cells, level with their top, and say what it measures."""
     bar_height = min(max(height, BAR_SIDE), 2 * BAR_SIDE)
     bar = figure.add_axes((1.0 + 0.22 / width, 1.0 - bar_height / height, 0.11 / width, bar_height / height))
     figure.colorbar(cells, cax=bar, ticks=[0.0, 0.25, 0.5, 0.75, 1.0])
     bar.tick_params(length=0, pad=4, labelsize=8)
-    bar.set_ylabel("attention weight", fontsize=8, labelpad=6)
+    bar.set_ylabel(measure, fontsize=8, labelpad=6)
 
 
 def _label_columns(axes: Axes, labels: Sequence[str], cell: float) -> None:

@@ -34,8 +34,9 @@ PAGE = """<!DOCTYPE html>
 <label>Word <input id="filter" type="search" autocomplete="off"></label>
 </header>
 <main>
-<p class="hint">Source above, target below. Point at a word, or reach it with the Tab key: the words it looks at light
-up, those it is linked to are underlined; ∅ is no word. Right-to-left text runs from the right.</p>
+<p class="hint">Source above, target below. Point at a word, or reach it with the Tab key: the greater its weight on a
+word of the other side, the darker that word becomes; the words it is linked to are underlined; ∅ is no word.
+Right-to-left text runs from the right.</p>
 <div id="list"></div>
 <button id="more" type="button" hidden></button>
 <noscript>This page needs JavaScript, all of which is in it.</noscript>

@@ -59,21 +59,31 @@ def _train(inputs: TrainingInputs, test: bool, reporter: Reporter, signals: Stop
         raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
     trainer.note_end(tested=False)
     if inputs.config.logging.pictures:
-        _draw_curves(inputs.run, reporter)
+        _draw_curves(inputs, reporter)
     if test:
         _test(inputs.run, trainer, reporter)
         trainer.note_end(tested=True)
 
 
-def _draw_curves(run: Run, reporter: Reporter) -> None:
+def _draw_curves(inputs: TrainingInputs, reporter: Reporter) -> None:
     from translate.figures.curves import save_curves  # matplotlib takes a second to load
 
-    path = run.path / "curves.png"
+    path = inputs.run.path / "curves.png"
     try:
-        save_curves(path, run.path / "metrics.jsonl")
+        save_curves(path, inputs.run.path / "metrics.jsonl", only_in_training(inputs.config))
         reporter.say(f"learning curves: {path}")
     except UserError as error:  # a picture that cannot be written does not make the run a worse one
         reporter.say(f"Warning: {error}")
+
+
+def only_in_training(config: Config) -> list[str]:
+    """What raises the training loss and is left out of the validation loss."""
+    model = config.model
+    shares = {
+        "dropout": max(part.dropout for part in (model.embedding, model.encoder, model.decoder)),
+        "label smoothing": config.train.label_smoothing,
+    }
+    return [name for name, share in shares.items() if share]
 
 
 def _test(run: Run, trainer: Trainer, reporter: Reporter) -> None:
