@@ -323,7 +323,7 @@ Every member is trained on `data/demo` for {steps} updates with the same seed, t
 rates. `{BASELINE}` is `configs/demo.toml` with the settings for all members below; the others differ from it by what
 their last column says and nothing else. The tables and the pictures are what this command wrote:
 
-```
+```sh
 .venv/bin/python scripts/compare_zoo.py --steps {steps} --jobs {jobs}
 ```
 

@@ -1,4 +1,7 @@
-"""Links of both directions made one set (Och and Ney 2003; Koehn et al. 2005, fig. 1)."""
+"""Links of both directions made one set (Och and Ney 2003; Koehn et al. 2005, fig. 1).
+
+fast_align's `atools` and other scripts grow by somewhat different rules and can end at other links.
+"""
 
 from __future__ import annotations
 
