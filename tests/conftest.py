@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.zoo_state import restored_zoo
+
 # A shell that starts pytest in the background makes it, and all that it starts, deaf to Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -124,16 +126,8 @@ class Answer(NamedTuple):
 @pytest.fixture
 def _zoo_is_restored() -> Iterator[None]:
     """A plugin that a command loads inside this process is forgotten after the test."""
-    from translate.config.members import MEMBERS
-    from translate.models import plugins
-    from translate.models.families import FAMILIES
-
-    tables: list[Any] = [plugins._loaded, *MEMBERS.values(), *(family.members for family in FAMILIES.values())]
-    before = [dict(table) for table in tables]
-    yield
-    for table, kept in zip(tables, before, strict=True):
-        table.clear()
-        table.update(kept)
+    with restored_zoo():
+        yield
 
 
 @pytest.fixture
