@@ -2,7 +2,7 @@
 
 A fence names its language. In `sh` every line is a command (a backslash at its end goes on), in `console` every line
 after `$ ` is one and what follows is its output; `text` is output, the others are code. A code span that begins with
-`translate ` is a command too, in which "…" stands for what is left out.
+`translate ` or `python scripts/` is a command too, in which "…" stands for what is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LANGUAGES = {"sh", "console", "text", "bash", "python", "json", "toml"}
 
 _FENCE = re.compile(r"^ *```(.*)$")
-_SPAN = re.compile(r"`(translate [^`]+)`")
+_SPAN = re.compile(r"`((?:translate |python scripts/)[^`]+)`")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img src=\"([^\"]+)\"")
 
 
@@ -69,9 +69,9 @@ def commands(document: Path) -> Iterator[Command]:
 
 
 def spans(document: Path) -> list[list[str]]:
-    """The arguments of `translate` in the code spans of a document."""
+    """The words of each command in the code spans of a document."""
     found = [" ".join(span.split()) for span in _SPAN.findall(split(document)[1])]
-    return [[word for word in shlex.split(span)[1:] if word != "…"] for span in found]
+    return [[word for word in shlex.split(span) if word != "…"] for span in found]
 
 
 def stages(command: str) -> list[list[str]]:
