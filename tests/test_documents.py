@@ -104,6 +104,13 @@ def test_the_index_lists_every_document() -> None:
     assert set(DOCUMENTS) - listed == {INDEX}
 
 
+def test_every_decision_has_a_date() -> None:
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        paragraphs = page.read_text(encoding="utf-8").split("\n\n")
+        without = [text[:60] for text in paragraphs if text.startswith("**")]
+        assert not without, f"{named(page)}: put the date before it, as in *2026-11-16.*"
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 170
 
