@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,10 @@ NOT_RUN = {
 }
 # What is added to a command, so that it takes seconds: before the user's own overrides, or at the end.
 SMALL = (
-    "tokenizer.vocabulary=300 model.embedding.width=16 model.encoder.width=8 model.attention.width=16 "
-    "model.decoder.width=16 train.steps=4 train.valid_every=4 train.batch_tokens=600 train.threads=1 "
-    "logging.tensorboard=false logging.pictures=false logging.samples=0 search.beam=2"
-).split()
+    *("tokenizer.vocabulary=300", "model.embedding.width=16", "model.encoder.width=8", "model.attention.width=16"),
+    *("model.decoder.width=16", "train.steps=4", "train.valid_every=4", "train.batch_tokens=600", "train.threads=1"),
+    *("logging.tensorboard=false", "logging.pictures=false", "logging.samples=0", "search.beam=2"),
+)
 SHORT = {"head": ("--steps", "3", "--width", "8"), "compare": ("--samples", "20", "--trials", "20")}
 
 
@@ -293,12 +293,12 @@ def shell(
     command_line: Callable[..., Any],
     environment: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Shell]:
+) -> Shell:
     folder = tmp_path / "repository"
     shutil.copytree(demo_run, folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield Shell(folder, command_line, {**environment, "PYTHONPATH": str(ROOT)}, monkeypatch)
+    return Shell(folder, command_line, {**environment, "PYTHONPATH": str(ROOT)}, monkeypatch)
 
 
 @pytest.mark.slow

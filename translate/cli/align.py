@@ -76,7 +76,8 @@ def command(
         bool, typer.Option("--head", help="Align by the alignment head that `translate head` has trained.")
     ] = False,
     symmetrize: Annotated[
-        Symmetrize | None, typer.Option(help="How links of both runs are joined; grow-diag (Koehn et al. 2005) if left out.")
+        Symmetrize | None,
+        typer.Option(help="How links of both runs are joined; Koehn's grow-diag if left out."),
     ] = None,
     extract: Annotated[
         Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")

@@ -101,8 +101,8 @@ class TokenizerConfig(Section):
     byte_fallback: bool = True
     """unigram, bpe, char: spell characters that are not in the vocabulary as bytes, so that no text is unknown."""
     normalization: Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"] = "identity"
-    """Unicode normalisation before segmentation; "identity" does none. Always, control characters, line separators, U+FEFF
-    and "▁" become spaces, and several spaces become one."""
+    """Unicode normalisation before segmentation; "identity" does none. Always, control characters, line separators,
+    U+FEFF and "▁" become spaces, and several spaces become one."""
     nbest: int = Field(1, ge=1, le=512)
     """unigram: in each epoch, spell a sentence in one of its so many likeliest ways (Kudo 2018); 1 is off."""
     nbest_alpha: float = Field(0.2, ge=0.0)
