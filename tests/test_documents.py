@@ -26,6 +26,7 @@ from tests.documents import (
     stages,
     translate_arguments,
 )
+from tests.test_layers import LAYERS
 from tests.zoo_state import restored_zoo
 from translate.cli.app import app
 from translate.config import load_config
@@ -113,6 +114,13 @@ def test_every_decision_has_a_date() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 170
+
+
+def test_the_map_lists_the_layers_in_their_order() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)(?:\.py|/)` \|", text, flags=re.MULTILINE)
+    parts = {path.stem for path in (ROOT / "translate").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert listed == [layer for layer in LAYERS if layer in parts]
 
 
 def test_the_map_names_what_exists() -> None:
