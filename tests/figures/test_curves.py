@@ -55,8 +55,8 @@ def test_the_training_loss_says_what_is_in_it(tmp_path: Path, monkeypatch: pytes
         save_curves(tmp_path / "curves.png", tmp_path / "metrics.jsonl", names)
     legends = [figure.axes[0].get_legend() for figure in figures]
     assert [[text.get_text() for text in legend.get_texts()] for legend in legends if legend is not None] == [
-        [f"training{names}, last 3", "validation, last 2.5"]
-        for names in ("", " (with dropout)", " (with dropout and label smoothing)")
+        [f"training, last 3{names}", "validation, last 2.5"]
+        for names in ("", "\n(with dropout)", "\n(with dropout and label smoothing)")
     ]
 
 

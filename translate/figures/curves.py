@@ -44,15 +44,10 @@ def save_curves(path: Path, metrics: Path, regularisation: Sequence[str] = ()) -
         figure = Figure(figsize=(11.0, 6.2), layout="constrained")
         places = figure.subplots(2, 3).ravel()
         for axes, (title, lines) in zip(places, PANELS, strict=False):
-            _panel(axes, title, [(*line[:2], _named(line[2], regularisation), line[3]) for line in lines], records)
+            _panel(axes, title, lines, records, regularisation)
         for axes in places[len(PANELS) :]:
             axes.set_visible(False)
         _save(figure, path)
-
-
-def _named(text: str, regularisation: Sequence[str]) -> str:
-    """The name of a curve; the training loss says what is in it and not in the validation loss."""
-    return f"training (with {' and '.join(regularisation)})" if text == "training" and regularisation else text
 
 
 def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) -> None:
@@ -132,7 +127,11 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _panel(
-    axes: Axes, title: str, lines: Sequence[tuple[str, str, str, str]], records: Sequence[Mapping[str, Any]]
+    axes: Axes,
+    title: str,
+    lines: Sequence[tuple[str, str, str, str]],
+    records: Sequence[Mapping[str, Any]],
+    regularisation: Sequence[str],
 ) -> None:
     for kind, name, text, colour in lines:
         points = [
@@ -143,6 +142,8 @@ def _panel(
         steps, values = [step for step, _ in points], [value for _, value in points]
         marker = "o" if kind == "valid" or len(points) == 1 else ""
         label = f"{text}, last {values[-1]:.4g}" if text and values else None
+        if label and kind == "train" and regularisation:
+            label += f"\n(with {' and '.join(regularisation)})"
         axes.plot(steps, values, color=colour, label=label, linewidth=1.6, marker=marker, markersize=3.5)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("update", fontsize=8)

@@ -79,8 +79,10 @@ def _draw_curves(inputs: TrainingInputs, reporter: Reporter) -> None:
 def only_in_training(config: Config) -> list[str]:
     """What raises the training loss and is left out of the validation loss."""
     model = config.model
+    dropped = [part.dropout for part in (model.embedding, model.encoder, model.decoder)]
+    dropped += [model.encoder.word_dropout, model.decoder.word_dropout]
     shares = {
-        "dropout": max(part.dropout for part in (model.embedding, model.encoder, model.decoder)),
+        "dropout": max(dropped),
         "label smoothing": config.train.label_smoothing,
     }
     return [name for name, share in shares.items() if share]
