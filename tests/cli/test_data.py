@@ -75,7 +75,7 @@ def test_clean_by_chosen_rules(command_line: CommandLine, mine: tuple[Path, Path
         (("check", "no.tsv"), "no.tsv: no such file"),
         (("check", "no.txt"), "one file must be .tsv, .jsonl or .parquet"),
         (("check", "a", "b", "c"), "Give two text files"),
-        (("clean", "no.tsv", "--output", "x", "--only", "dupes"), "'dupes' is no rule. There are: empty-side,"),
+        (("clean", "no.tsv", "--output", "x", "--only", "dupes"), "'dupes' is not a rule. Choose from: empty-side,"),
         (("check", "no.en", "no.fr", "--held-out", "gone"), "--held-out gone: no such file"),
     ],
 )

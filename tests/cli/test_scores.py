@@ -229,7 +229,7 @@ def test_runs_of_different_test_sets_are_refused(
     (own_run / "config.toml").write_text(config)
     result = command_line("compare", tiny_run, own_run)
     assert result.code == 2
-    assert "what they write cannot be compared" in result.err
+    assert "their translations cannot be compared" in result.err
     given = ("--source", path, "--reference", path)
     assert command_line("evaluate", tiny_run, *given, "--split", "valid").code == 2
 
