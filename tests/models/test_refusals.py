@@ -77,7 +77,7 @@ REFUSALS = {
     **{
         f"hybrid-{selection}": Refusal(
             {"attention.scope": "hybrid", "attention.selection": selection},
-            f"blends two looks, selection = '{selection}' takes one position",
+            f"blends two sets of weights, selection = '{selection}' takes one position",
             "use 'soft' or 'sparsemax', or another scope",
             {"attention.selection": "sparsemax"},
         )
@@ -99,7 +99,7 @@ REFUSALS = {
     "tutorial-static": tutorial_with("static"),
     "plain-zero": Refusal(
         {"decoder.kind": "plain", "encoder.summary": "zero"},
-        "knows the source by its summary alone",
+        "reads nothing of the source but its summary",
         "use 'last', 'mean' or 'attention'",
         {"encoder.summary": "mean"},
     ),
