@@ -87,7 +87,7 @@ def test_an_ensemble_with_itself_and_one_of_strangers(
     turn(own_run)
     refused = command_line("text", tiny_run, source, "--ensemble", own_run)
     assert refused.code == 2
-    assert "runs of an ensemble translate the same way" in refused.err
+    assert "runs of an ensemble must have the same" in refused.err
 
 
 def turn(run: Path) -> None:
