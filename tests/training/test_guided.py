@@ -88,7 +88,7 @@ def test_pieces_that_are_spelt_anew_are_guided_as_they_are(tmp_path: Path) -> No
     ("lines", "message"),
     [
         (["0-0", ""], "has 2 lines of links"),
-        (["", "", "0-7"], ":3: 0-7 links words that are not there"),
+        (["", "", "0-7"], ":3: 0-7 links words that do not exist"),
         (["", "2-1 0-0", ""], "2 source and 2 target words"),
     ],
 )

@@ -51,9 +51,7 @@ class AlignedSentence:
     source_pieces: list[str]
     target_pieces: list[str]
     weights: FloatArray  # (target pieces, source pieces), </s> included on both sides; as the model gave them
-    word_weights: (
-        FloatArray  # (target words, source words + 1), shifted and near the diagonal; the last column is "no word"
-    )
+    word_weights: FloatArray  # (target words, source words + 1), after shift and prior; the last column is "no word"
     links: list[Link]
     probabilities: Mapping[Link, float]
     score: float

@@ -37,9 +37,7 @@ def left_to_right(
     constraints = constraints or Constraints(source, search)
     assert constraints.required is None, "required words need beam_search"
     source = model.for_search(source, copies)
-    units = torch.arange(
-        source.tokens.size(0) * copies, device=source.tokens.device
-    )  # (N,), the first indices of the live rows
+    units = torch.arange(source.tokens.size(0) * copies, device=source.tokens.device)  # (N,), live rows' first indices
     whole = source if copies == 1 else source.select(units // copies)
     totals = start_totals(whole)  # (N,)
     parents, tokens = units, torch.full_like(units, BOS)
