@@ -58,7 +58,7 @@ def test_clean_writes_a_folder_that_a_configuration_can_use(
     assert (tmp_path / "clean" / "valid.fr").read_bytes() == before["valid.fr"]
     again = command_line("data", "clean", project, "--output", tmp_path / "clean")
     assert again.code == 2
-    assert "is there already; nothing was written" in again.err
+    assert "already exists; nothing was written" in again.err
 
 
 def test_clean_by_chosen_rules(command_line: CommandLine, mine: tuple[Path, Path], tmp_path: Path) -> None:

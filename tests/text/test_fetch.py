@@ -175,7 +175,7 @@ def test_a_fetch_that_was_stopped_goes_on(
 def test_files_of_others_are_left_alone(wmt: Path, tmp_path: Path) -> None:
     for ending in ("en", "de"):
         (tmp_path / f"train.{ending}").write_text("mine\n")
-    with pytest.raises(DataError, match="are there already"):
+    with pytest.raises(DataError, match="already exist"):
         Fetch("wmt14", tmp_path, ("en", "de"), mirror=wmt).run()
     (tmp_path / "train.de").unlink()
     with pytest.raises(DataError, match=r"train\.en is there already and differs"):

@@ -48,7 +48,7 @@ def extra_losses(
 
     Terms of unknown names, from members of plugins, are summed without a weight.
 
-    The reward of a draw of hard attention is R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
+    A draw of hard attention has the reward R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
     """
     terms, losses = decoded.loss_terms, dict[str, Tensor]()
     for name in terms:
