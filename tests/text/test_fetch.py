@@ -135,7 +135,7 @@ def test_columns_that_are_not_named_by_language(tmp_path: Path) -> None:
 def test_a_wrong_count_is_an_error(wmt: Path, tmp_path: Path) -> None:
     card = wmt / "README.md"
     card.write_text(card.read_text().replace("num_examples: 60", "num_examples: 61"))
-    with pytest.raises(DataError, match=r"60 pairs came, but the data set says that it has 61"):
+    with pytest.raises(DataError, match=r"60 pairs were received, but the data set has 61"):
         Fetch("wmt14", tmp_path / "out", ("en", "de"), mirror=wmt).run()
     assert not list((tmp_path / "out").glob("*.en"))
     card.write_text(card.read_text().replace("num_examples: 61", "num_examples: 60"))
