@@ -176,7 +176,7 @@ def check_counts(num_hypotheses: int, num_references: int) -> None:
 
 
 def _give_floats(metric: Any) -> None:
-    """Make all scores floats: for bad translations sacreBLEU 2.6 mixes float and numpy's float32, and its mean fails."""
+    """Make all scores floats: for bad translations sacreBLEU 2.6 mixes float and numpy.float32, and its mean fails."""
     compute = metric._compute_score_from_stats
 
     def as_float(stats: Any) -> Any:
