@@ -178,7 +178,7 @@ def test_files_of_others_are_left_alone(wmt: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="already exist"):
         Fetch("wmt14", tmp_path, ("en", "de"), mirror=wmt).run()
     (tmp_path / "train.de").unlink()
-    with pytest.raises(DataError, match=r"train\.en is there already and differs"):
+    with pytest.raises(DataError, match=r"train\.en already exists and differs"):
         Fetch("wmt14", tmp_path, ("en", "de"), mirror=wmt).run()
     assert (tmp_path / "train.en").read_text() == "mine\n"
 
@@ -186,7 +186,7 @@ def test_files_of_others_are_left_alone(wmt: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "languages", "message"),
     [
-        ("wmt99", ("en", "de"), "There are: multi30k, wmt14"),
+        ("wmt99", ("en", "de"), "Choose from: multi30k, wmt14"),
         ("multi30k", ("en", "zh"), "multi30k has cs, de, en, fr, not en and zh"),
         ("tatoeba", ("de", "fr"), "one of the two must be en"),
         ("wmt14", ("en", "en"), "source and target are both 'en'"),
