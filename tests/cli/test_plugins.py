@@ -120,7 +120,7 @@ def test_a_damaged_note_is_refused(content: str, own_run: Path, command_line: Ca
             SCORE.format(name="halved", more="width_divided_by_heads = ('width',)"),
             "width_divided_by_heads holds 'width'",
         ),
-        (SCORE.format(name="halved", more="").replace("formula", "formel"), "no `formula` of its own"),
+        (SCORE.format(name="halved", more="").replace("formula", "formel"), "must define its own `formula`"),
     ],
 )
 def test_a_wrong_plugin_is_refused(

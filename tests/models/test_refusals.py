@@ -70,7 +70,7 @@ REFUSALS = {
     ),
     "per-feature-reinforce": Refusal(
         {"attention.per_feature": True, "attention.selection": "hard_reinforce"},
-        "which one reward cannot teach",
+        "has one reward for all of them",
         "or use attention.selection = 'soft', 'sparsemax' or 'hard_gumbel'",
         {"attention.selection": "hard_gumbel"},
     ),
@@ -106,7 +106,7 @@ REFUSALS = {
     "plain-copy": Refusal(
         {"decoder.kind": "plain", "decoder.copy": True},
         "decoder.copy = true copies what attention points to",
-        "decoder.kind = 'plain' has none",
+        "decoder.kind = 'plain' has no attention",
         {"decoder.copy": False},
     ),
     "plain-self-attention": Refusal(
