@@ -146,7 +146,7 @@ def test_what_cannot_be_guided_is_refused(project: Path, tmp_path: Path) -> None
 
     links = f"train.guided.links={tmp_path / 'links'}"
     for more, message in (
-        ("model.decoder.kind=plain", "'plain' has none"),
+        ("model.decoder.kind=plain", "'plain' has no attention"),
         ("model.attention.selection=hard_gumbel", "takes one position"),
         ("train.guided.weight=0", "greater than 0"),
     ):
