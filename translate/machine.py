@@ -1,4 +1,4 @@
-"""What machine this is and how the process uses it; nothing here needs torch."""
+"""Facts about the processor, and settings of the process; nothing here needs torch."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_compare_runs(answer: Callable[..., str], own_run: Path, tiny_run: Path)
         (["run", "file"], ["--reference", "file"], "--source"),
         (["run", "file"], ["--source", "file"], "--reference"),
         (["run", "absent"], [], "no such file"),
-        (["run", "file"], ["--metric", "rouge"], "--metric rouge: there are bleu"),
+        (["run", "file"], ["--metric", "rouge"], "--metric rouge: choose from bleu"),
     ],
 )
 def test_compare_refuses(

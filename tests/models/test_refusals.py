@@ -99,7 +99,7 @@ REFUSALS = {
     "tutorial-static": tutorial_with("static"),
     "plain-zero": Refusal(
         {"decoder.kind": "plain", "encoder.summary": "zero"},
-        "reads nothing of the source but its summary",
+        "reads only the summary of the source",
         "use 'last', 'mean' or 'attention'",
         {"encoder.summary": "mean"},
     ),

@@ -148,7 +148,7 @@ def _decimals(probability: float) -> str:
 
 
 def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None) -> AlignmentFile:
-    """Read a file of links in any of our formats, told apart by its content; `-` is stdin.
+    """Read a file of links in any of our formats, recognised by its content; `-` is stdin.
 
     A NAACL file does not show how many sentences follow its last link; `sentences` is their total number, if known.
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from translate.alignment.formats import Link
 
-# Steps to the eight neighbours as (target, source): those beside a link before those at its corners.
+# Steps to the eight neighbours as (target, source): horizontal and vertical ones before diagonal ones.
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 Links = set[Link]

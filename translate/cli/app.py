@@ -72,7 +72,7 @@ def _note_kernels() -> None:
     if setting == "reference":
         print(f"{KERNELS_VARIABLE}=reference: plain PyTorch code runs in place of the kernels.", file=sys.stderr)
     elif setting:
-        raise UserError(f"{KERNELS_VARIABLE}={setting}: there is only 'reference'. Leave it unset for the kernels.")
+        raise UserError(f"{KERNELS_VARIABLE}={setting}: the only value is 'reference'. Leave it unset for the kernels.")
 
 
 def _fail(message: str, code: int) -> None:

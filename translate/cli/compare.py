@@ -42,7 +42,7 @@ def command(
 
     unknown = [name for name in metric or [] if name not in METRICS]
     if unknown:
-        raise UserError(f"--metric {unknown[0]}: there are {', '.join(METRICS)}.")
+        raise UserError(f"--metric {unknown[0]}: choose from {', '.join(METRICS)}.")
     runs = [path for path in systems if path.is_dir()]
     sources, references, language = _test_set(runs, split, source, reference)
     files = {path: list(read_lines(path)) for path in systems if path not in runs}

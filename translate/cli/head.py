@@ -76,7 +76,7 @@ def command(
         int | None,
         typer.Option(
             min=1,
-            help="Rounds of training; each learns from the links of the one before. Default: 2, or 1 with --links.",
+            help="Rounds; from the second on, heads learn the links of the one before. Default: 2, or 1 with --links.",
         ),
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = HEAD_PAIRS,

@@ -67,5 +67,5 @@ def find_device(name: str) -> torch.device:
     from translate.errors import UserError
 
     if name not in ("auto", "cpu", "cuda", "mps"):
-        raise UserError(f"--device {name}: there are auto, cpu, cuda and mps.")
+        raise UserError(f"--device {name}: choose auto, cpu, cuda or mps.")
     return resolve_device(name)

@@ -110,7 +110,7 @@ def _check_without_attention(model: ModelConfig) -> None:
     if not summary.informs:
         others = either(name for name, other in SUMMARIES.items() if other.informs)
         raise ValueError(
-            f"decoder.kind = '{kind}' reads nothing of the source but its summary, and encoder.summary = "
+            f"decoder.kind = '{kind}' reads only the summary of the source, and encoder.summary = "
             f"'{summary.name}' is empty; use {others}"
         )
     if model.decoder.copy:

@@ -135,7 +135,7 @@ DECODERS: dict[str, DecoderDeclaration] = {
     ),
     "tutorial": DecoderDeclaration(
         name="tutorial",
-        summary="The query is made of token and state; the recurrence reads a combination of token and context.",
+        summary="Token and state form the query; the recurrence reads a combination of token and context.",
         formula="c_t = attend([y_{t−1}; s_{t−1}]);  s_t = GRU(relu(W [y_{t−1}; c_t]), s_{t−1});  softmax(U s_t)",
         paper="Robertson 2017, PyTorch's sequence-to-sequence tutorial",
         when="To repeat the tutorial: with train.teacher_forcing.ratio=0.5, unit=batch. Its only score is location.",

@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in plain words: where it stands, what was found, and what is allowed."""
+"""What is wrong with a setting, in plain words: where it is, what was found, and what is allowed."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class TrainConfig(Section):
     """Where to compute; "auto" takes CUDA, then Apple's mps, then the CPU."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the matrix products; "auto" is bf16 or fp16 on CUDA and fp32 elsewhere. On a CPU that multiplies in
-    bf16 itself, as `translate doctor` tells, "bf16" trains faster than fp32."""
+    bf16 itself, as `translate doctor` shows, "bf16" trains faster than fp32."""
     compile: bool = False
     """Compile the decoder's step by torch.compile; takes a minute or two at the start, and may be faster on GPUs."""
     threads: int = Field(0, ge=0)
@@ -299,7 +299,7 @@ class TrainConfig(Section):
     accumulate: int = Field(1, ge=1)
     """Batches per update."""
     optimizer: Literal["adam", "adamw", "sgd", "adadelta"] = "adam"
-    """Optimizer; sgd and adadelta want a learning rate near 1."""
+    """Optimizer; sgd and adadelta need a learning rate near 1."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
@@ -378,11 +378,11 @@ class SearchConfig(Section):
     length_extra: int = Field(10, ge=1)
     """See length_ratio."""
     max_length: int = Field(0, ge=0)
-    """Longest translation, whatever the source; 0 means no limit but the one above."""
+    """Longest translation, for any source; 0 means no limit other than that of length_ratio."""
     min_ratio: float = Field(0.0, ge=0.0)
     """Shortest translation: min_ratio × source pieces."""
     min_length: int = Field(0, ge=0)
-    """Shortest translation, whatever the source."""
+    """Shortest translation, for any source."""
     no_repeat_ngram: int = Field(0, ge=0)
     """No sequence of this many pieces occurs twice in a translation; 0 is off."""
     banned: tuple[str, ...] = ()
@@ -400,7 +400,7 @@ class SearchConfig(Section):
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """sample: draw from the likeliest pieces with this total probability only."""
     seed: int = Field(1, ge=0, lt=2**31)
-    """sample: the same seed, line number and step give the same draw, whatever the batch."""
+    """sample: the same seed, line number and step give the same draw in any batch."""
     replace_unknown: bool = True
     """tokenizer.kind = "word": write the source word that attention points to in place of an unknown word."""
     keep_entities: bool = False

@@ -49,7 +49,7 @@ class Batch:
         return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pinned(self) -> Batch:
-        """The batch in memory from which a GPU can copy while the CPU goes on."""
+        """The batch in pinned memory, from which a GPU can copy while the CPU continues."""
         return self._moved(Tensor.pin_memory)
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:

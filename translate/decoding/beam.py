@@ -91,7 +91,7 @@ def beam_search(
 
 
 def _open(totals: Tensor, goes_on: Tensor, best: Tensor, longest: Tensor, search: SearchConfig) -> Tensor:
-    """Which sentences (B,) are not done, given what could go on in each (B, K)."""
+    """Which sentences (B,) are not done, given their open hypotheses (B, K)."""
     if search.stop == "full" or (search.groups > 1 and best.size(1) > 1):
         return torch.ones_like(goes_on[:, 0])  # several groups may find the same hypothesis
     if search.stop == "first":

@@ -96,7 +96,7 @@ def make_constraints(
 
 
 def entities(line: str) -> list[re.Match[str]]:
-    """The e-mail addresses, URLs and numbers of a line, where they stand."""
+    """The e-mail addresses, URLs and numbers of a line, with their spans."""
     return list(_ENTITY.finditer(line))
 
 

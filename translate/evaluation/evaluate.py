@@ -73,7 +73,7 @@ def evaluate_lines(
 
 
 def keep_translations(run: Path, name: str, hypotheses: Sequence[str], evaluation: Evaluation) -> None:
-    """Write translations/NAME.txt and their scores beside it."""
+    """Write translations/NAME.txt, and the scores to NAME.json."""
     folder = run / "translations"
     try:
         folder.mkdir(exist_ok=True)

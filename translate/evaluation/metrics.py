@@ -100,7 +100,7 @@ def build_metrics(settings: MetricSettings) -> dict[str, Any]:
     """Make sacreBLEU's metrics, under our names."""
     tokenize = settings.tokenize or tokenizer_for(settings.language)
     if tokenize not in TOKENIZERS:
-        raise UserError(f"--tokenize {tokenize}: there are {', '.join(TOKENIZERS)}.")
+        raise UserError(f"--tokenize {tokenize}: choose from {', '.join(TOKENIZERS)}.")
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=settings.lowercase)
     except (ImportError, RuntimeError) as error:

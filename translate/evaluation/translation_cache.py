@@ -1,7 +1,7 @@
-"""Translations and their attention kept in the run, so that nothing is decoded twice.
+"""A cache of translations and their attention in the run, so that nothing is decoded twice.
 
-Each file under translations/kept/ is named by a hash of all that decides it: the checkpoint's weights, the tokenizers,
-the search settings and the sentences.
+Each file under translations/kept/ is named by a hash of everything that it depends on: the checkpoint's weights, the
+tokenizers, the search settings and the sentences.
 """
 
 from __future__ import annotations

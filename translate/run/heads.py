@@ -1,4 +1,4 @@
-"""The alignment head of a run, beside the checkpoint that it was trained on."""
+"""The alignment head of a run, which belongs to the checkpoint that it was trained on."""
 
 from __future__ import annotations
 

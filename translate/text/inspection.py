@@ -71,7 +71,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: how many pairs have it, and on which lines the first of them stand."""
+    """One fault: how many pairs have it, and the line numbers of the first of them."""
 
     count: int
     lines: list[int]

@@ -78,7 +78,7 @@ class Trainer:
                 self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
             )
 
-    # -- the whole ----------------------------------------------------------------------------------------------------
+    # -- the run ------------------------------------------------------------------------------------------------------
 
     def fit(self) -> None:
         """Train until the budget is used up, patience runs out, or a signal comes."""
@@ -229,7 +229,7 @@ class Trainer:
         if self.progress.skipped_in_a_row >= MOST_SKIPPED:
             raise NumericalError(
                 f"{message} {MOST_SKIPPED} updates in a row were left out. Lower train.learning_rate or train.clip, "
-                "or use train.precision=fp32, and go on from the last checkpoint with --resume."
+                "or use train.precision=fp32, and continue from the last checkpoint with --resume."
             )
         self.reporter.say(f"Warning: {message}")
 
@@ -329,7 +329,7 @@ class Trainer:
             self.snapshots.save_average(weights, names, progress, self.budget.seconds())
         fill(self.model, kept)
 
-    # -- stopping and going on ----------------------------------------------------------------------------------------
+    # -- stopping and resuming ----------------------------------------------------------------------------------------
 
     def _stop_if_asked(self) -> None:
         if self.stop is None:
