@@ -55,7 +55,7 @@ class SelectionDeclaration(Declaration):
     takes_one_position: bool
 
 
-# For each setting that names a member: the optional settings of which the member says whether it supports them.
+# For each setting that names a member: the optional settings that the member supports or not.
 OPTIONAL = {
     "encoder.kind": (
         *("encoder.layers", "encoder.residual", "encoder.layer_norm", "encoder.variational", "encoder.reverse"),

@@ -179,7 +179,7 @@ class History:
         ended = Ended(*(torch.cat(column) for column in zip(*self.ended, strict=True)))
         order = ended.scores.argsort(descending=True, stable=True)
         order = order[ended.missing[order].argsort(stable=True)]
-        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by what is missing, then score
+        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by missing tokens, then by score
         grouped = ended.sentences[order]
         firsts = torch.searchsorted(grouped, grouped)  # the index of its sentence's first
         rank = torch.arange(len(order), device=order.device) - firsts

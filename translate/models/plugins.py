@@ -115,7 +115,7 @@ def _declaration(path: Path, cls: type[Member]) -> tuple[str, Declaration]:
         raise ConfigError(f"--plugin {path}: {cls.__name__}: {error}.") from None
 
 
-# -- what a run notes of them ------------------------------------------------------------------------------------------
+# -- what a run records about them -------------------------------------------------------------------------------------
 
 
 def plugins_of(members: Iterable[str]) -> list[Plugin]:

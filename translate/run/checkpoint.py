@@ -85,7 +85,7 @@ def check_fit(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> No
 
 
 def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into the model's parameters, wherever these are."""
+    """Copy weights into the model's parameters, on any device."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])
