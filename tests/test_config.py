@@ -149,8 +149,8 @@ def test_a_missing_setting_is_named(file: Path) -> None:
     ("overrides", "message"),
     [
         (("search.beam=5", "search.groups=2"), "search.groups = 2 does not divide search.beam = 5"),
-        (("search.beam=4", "search.groups=2", "search.keep_entities=true"), "both share out the beam"),
-        (("search.sample=true", "search.keep_entities=true"), "searched for, not drawn"),
+        (("search.beam=4", "search.groups=2", "search.keep_entities=true"), "both divide the beam"),
+        (("search.sample=true", "search.keep_entities=true"), "need beam search"),
     ],
 )
 def test_a_search_that_cannot_work_is_refused_before_training(

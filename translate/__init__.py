@@ -1,4 +1,4 @@
-"""Train your own attention-based translator from the command line, and see how it thinks."""
+"""Train an attention-based translator from the command line, and inspect its attention."""
 
 from __future__ import annotations
 

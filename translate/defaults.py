@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 LINK_THRESHOLD = 0.3  # the least weight of a link, where links are made by a threshold
-MAX_WORDS, MAX_RATIO = 250, 3.0  # of a pair that is kept as clean
+MAX_WORDS, MAX_RATIO = 250, 3.0  # of a pair that counts as clean
 RESAMPLES = 1000  # of a bootstrap over sentences
 
 # Alignment heads; a round's length in updates, then how its links are made and weighed.
 HEAD_WIDTH = 128
 HEAD_STEPS = 500
-HEAD_ROUNDS = 2  # 1 where links are given, which no round can better
+HEAD_ROUNDS = 2  # 1 if links are given, which further rounds cannot improve
 HEAD_SYMMETRIZE = "intersect"
 HEAD_AGREEMENT = 1.0
 HEAD_NULL, HEAD_NULL_OF_GIVEN_LINKS = 0.0, 0.5

@@ -32,7 +32,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     restarted: bool = False  # torchrun started us again after a failure
-    job: str = ""  # what torchrun calls the work of all processes, over restarts
+    job: str = ""  # torchrun's name of the job, the same after a restart
 
     @property
     def leads(self) -> bool:
@@ -48,7 +48,7 @@ class World:
         return found
 
     def from_leader(self, value: T) -> T:
-        """The first process's value, in all of them."""
+        """The first process's value, in all processes."""
         if self.size == 1:
             return value
         box = [value]
@@ -64,7 +64,7 @@ class World:
         return values
 
     def device(self, device: torch.device) -> torch.device:
-        """This process's own among the devices of its kind."""
+        """The device of this process, of the given kind."""
         if self.size == 1 or device.type != "cuda":
             return device
         torch.cuda.set_device(self.local_rank)
@@ -79,21 +79,21 @@ ALONE = World()
 
 
 def _job() -> str:
-    """By its id where it has one (--rdzv-id, --standalone), else by the launcher that all restarts share."""
+    """The job's id if it has one (--rdzv-id, --standalone), else the launcher's process id, which restarts share."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     return name if name != "none" else f"launcher {os.getppid()}"
 
 
 @contextmanager
 def joined() -> Iterator[World]:
-    """Meet the other processes that torchrun has started, if it has."""
+    """Connect to the other processes that torchrun has started, if any."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield ALONE
         return
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
-    # torchrun keeps its store when it starts us again, and in it the addresses of processes that are dead by then.
+    # torchrun keeps its store over restarts, with the addresses of processes that have ended.
     store = dist.PrefixStore(f"attempt-{restarts}", store)  # type: ignore[attr-defined]
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)

@@ -1,4 +1,4 @@
-"""The mistakes a user can make: each is one message on stderr and exit code 2. Anything else is our bug."""
+"""Errors for the user's mistakes: each is one message on stderr and exit code 2. All other errors are our bugs."""
 
 
 class UserError(Exception):
@@ -18,7 +18,7 @@ class RunError(UserError):
 
 
 class NumericalError(UserError):
-    """Training has left the finite numbers and cannot go on by itself."""
+    """A loss, gradient or probability is not finite, and the program cannot continue."""
 
 
 class Stopped(BaseException):

@@ -1,4 +1,4 @@
-"""What machine this is and how the process uses it; nothing here needs torch."""
+"""Facts about the processor, and settings of the process; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST_BLOCK = 32 << 20  # more is not accepted
 
 @cache
 def _cpu_facts() -> dict[str, str]:
-    """What Linux says of the first processor; nothing elsewhere."""
+    """Linux's facts about the first processor; empty on other systems."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             facts = (line.partition(":") for line in takewhile(str.strip, lines))
@@ -25,12 +25,12 @@ def _cpu_facts() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """What the processor calls itself; empty where that cannot be known."""
+    """The processor's own name; empty if it is unknown."""
     return _cpu_facts().get("model name", "") if _cpu_facts() else platform.processor()
 
 
 def cpu_family() -> int:
-    """Its maker's number for its generation: 25 is AMD's Zen 3 and Zen 4, 26 is Zen 5; 0 where that is not known."""
+    """The vendor's number of the processor family: 25 is AMD's Zen 3 and Zen 4, 26 is Zen 5; 0 if it is unknown."""
     family = _cpu_facts().get("cpu family", "")
     return int(family) if family.isdecimal() else 0
 
@@ -39,7 +39,7 @@ KERNELS_VARIABLE = "TRANSLATE_KERNELS"
 
 
 def kernels_setting() -> str:
-    """Which kernels the environment asks for: "" for the fast ones, "reference" for their plain twins."""
+    """The kernels that the environment selects: "" for the fast ones, "reference" for the plain PyTorch code."""
     return os.environ.get(KERNELS_VARIABLE, "")
 
 
@@ -48,11 +48,11 @@ def tune_process() -> None:
     # How long a thread spins at a barrier before it sleeps. With OpenMP's default one other busy process on the machine
     # made a training update 10 times slower; read when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    # Blocks of 2 MB and more in huge pages, where the system leaves that to its programs; read at torch's first block.
+    # Huge pages for blocks of 2 MB and more, where the system lets programs choose; read at torch's first allocation.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if sys.platform == "linux":
         # glibc gives a large block back at once, and every 4 KiB of the next one costs a page fault: a tenth of an
-        # update. A libc that has no mallopt keeps its own ways.
+        # update. Other libcs have no mallopt.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK)

@@ -58,7 +58,7 @@ def test_clean_writes_a_folder_that_a_configuration_can_use(
     assert (tmp_path / "clean" / "valid.fr").read_bytes() == before["valid.fr"]
     again = command_line("data", "clean", project, "--output", tmp_path / "clean")
     assert again.code == 2
-    assert "is there already; nothing was written" in again.err
+    assert "already exists; nothing was written" in again.err
 
 
 def test_clean_by_chosen_rules(command_line: CommandLine, mine: tuple[Path, Path], tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_clean_by_chosen_rules(command_line: CommandLine, mine: tuple[Path, Path
         (("check", "no.tsv"), "no.tsv: no such file"),
         (("check", "no.txt"), "one file must be .tsv, .jsonl or .parquet"),
         (("check", "a", "b", "c"), "Give two text files"),
-        (("clean", "no.tsv", "--output", "x", "--only", "dupes"), "'dupes' is no rule. There are: empty-side,"),
+        (("clean", "no.tsv", "--output", "x", "--only", "dupes"), "'dupes' is not a rule. Choose from: empty-side,"),
         (("check", "no.en", "no.fr", "--held-out", "gone"), "--held-out gone: no such file"),
     ],
 )

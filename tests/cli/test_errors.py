@@ -150,7 +150,7 @@ def test_train_into_a_finished_run(check_refused: Refused, project: Path, tiny_r
 def test_train_into_a_folder_of_something_else(check_refused: Refused, project: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
-    check_refused("train", project, "--run", tmp_path / "photos", says=("photos holds files that are no run",))
+    check_refused("train", project, "--run", tmp_path / "photos", says=("photos holds files but is not a run",))
 
 
 def test_train_into_a_file(check_refused: Refused, project: Path) -> None:

@@ -152,7 +152,7 @@ def test_given_links_and_given_text(
     ("arguments", "message"),
     [
         (["--source", "a.en"], "--source and --target go together"),
-        (["--lexicon", "--links", "a.align"], "--lexicon is for the links of both runs"),
+        (["--lexicon", "--links", "a.align"], "--lexicon improves the links of both runs"),
         (["--shift", "far"], "--shift far: give a whole number"),
         (["--source", "/dev/null", "--target", "/dev/null"], "0 pairs to learn from"),
         (["--source", "none.en", "--target", "none.fr"], "none.en: no such file"),

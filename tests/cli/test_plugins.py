@@ -111,7 +111,7 @@ def test_a_damaged_note_is_refused(content: str, own_run: Path, command_line: Ca
         (None, "No such file"),
         ("x = (", "plugin.py:1: SyntaxError"),
         ("import torch\n\n1 / 0\n", "plugin.py:3: ZeroDivisionError"),
-        ("x = 1\n", "no member is defined"),
+        ("x = 1\n", "it defines no member"),
         (SCORE.format(name="general", more=""), "attention.score = 'general' already"),
         (SCORE.format(name="Half life", more=""), "name = 'Half life'"),
         (SCORE.format(name="halved", more="supports = ('layers',)"), "supports holds 'layers'"),
@@ -120,7 +120,7 @@ def test_a_damaged_note_is_refused(content: str, own_run: Path, command_line: Ca
             SCORE.format(name="halved", more="width_divided_by_heads = ('width',)"),
             "width_divided_by_heads holds 'width'",
         ),
-        (SCORE.format(name="halved", more="").replace("formula", "formel"), "no `formula` of its own"),
+        (SCORE.format(name="halved", more="").replace("formula", "formel"), "must define its own `formula`"),
     ],
 )
 def test_a_wrong_plugin_is_refused(

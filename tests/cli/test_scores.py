@@ -195,7 +195,7 @@ def test_compare_runs(answer: Callable[..., str], own_run: Path, tiny_run: Path)
         (["run", "file"], ["--reference", "file"], "--source"),
         (["run", "file"], ["--source", "file"], "--reference"),
         (["run", "absent"], [], "no such file"),
-        (["run", "file"], ["--metric", "rouge"], "--metric rouge: there are bleu"),
+        (["run", "file"], ["--metric", "rouge"], "--metric rouge: choose from bleu"),
     ],
 )
 def test_compare_refuses(
@@ -229,7 +229,7 @@ def test_runs_of_different_test_sets_are_refused(
     (own_run / "config.toml").write_text(config)
     result = command_line("compare", tiny_run, own_run)
     assert result.code == 2
-    assert "what they write cannot be compared" in result.err
+    assert "their translations cannot be compared" in result.err
     given = ("--source", path, "--reference", path)
     assert command_line("evaluate", tiny_run, *given, "--split", "valid").code == 2
 

@@ -87,7 +87,7 @@ def test_an_ensemble_with_itself_and_one_of_strangers(
     turn(own_run)
     refused = command_line("text", tiny_run, source, "--ensemble", own_run)
     assert refused.code == 2
-    assert "runs of an ensemble translate the same way" in refused.err
+    assert "runs of an ensemble must have the same" in refused.err
 
 
 def turn(run: Path) -> None:
@@ -106,7 +106,7 @@ def test_nothing_is_lost_by_a_mistake(command_line: CommandLine, tiny_run: Path,
     text.write_bytes(source.read_bytes())
     refused = command_line("text", tiny_run, text, "--output", text)
     assert refused.code == 2
-    assert "is a file that is read" in refused.err
+    assert "is also an input" in refused.err
     assert text.read_bytes() == source.read_bytes()
     out.write_text("kept\n")
     beside = tmp_path / "beside"
@@ -130,8 +130,8 @@ def test_nothing_is_lost_by_a_mistake(command_line: CommandLine, tiny_run: Path,
         (("--seed", "3"), "--seed belongs to --sample"),
         (("--rerank-weight", "2"), "--rerank-weight belongs to --rerank"),
         (("--prefix", "-", "--require", "-"), "Only one of FILE, --prefix and --require"),
-        (("--sample", "--keep-entities"), "searched for, not drawn"),
-        (("--keep-entities", "--beam", "4", "--set", "search.groups=2"), "both share out the beam"),
+        (("--sample", "--keep-entities"), "need beam search"),
+        (("--keep-entities", "--beam", "4", "--set", "search.groups=2"), "both divide the beam"),
         (("--beam", "1", "--set", "search.groups=4"), "does not divide search.beam = 1"),
         (("--beam", "3", "--nbest", "4"), "search.beam = 3 finds 3 translations at most"),
     ],

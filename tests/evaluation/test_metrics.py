@@ -79,7 +79,7 @@ def test_chinese_is_cut_for_every_metric() -> None:
 
 
 def test_an_unknown_tokenizer_is_refused() -> None:
-    with pytest.raises(UserError, match="--tokenize nltk: there are none, 13a"):
+    with pytest.raises(UserError, match="--tokenize nltk: choose from none, 13a"):
         build_metrics(MetricSettings(tokenize="nltk"))
 
 

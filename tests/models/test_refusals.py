@@ -70,14 +70,14 @@ REFUSALS = {
     ),
     "per-feature-reinforce": Refusal(
         {"attention.per_feature": True, "attention.selection": "hard_reinforce"},
-        "which one reward cannot teach",
+        "has one reward for all of them",
         "or use attention.selection = 'soft', 'sparsemax' or 'hard_gumbel'",
         {"attention.selection": "hard_gumbel"},
     ),
     **{
         f"hybrid-{selection}": Refusal(
             {"attention.scope": "hybrid", "attention.selection": selection},
-            f"blends two looks, selection = '{selection}' takes one position",
+            f"blends two sets of weights, selection = '{selection}' takes one position",
             "use 'soft' or 'sparsemax', or another scope",
             {"attention.selection": "sparsemax"},
         )
@@ -99,14 +99,14 @@ REFUSALS = {
     "tutorial-static": tutorial_with("static"),
     "plain-zero": Refusal(
         {"decoder.kind": "plain", "encoder.summary": "zero"},
-        "knows the source by its summary alone",
+        "reads only the summary of the source",
         "use 'last', 'mean' or 'attention'",
         {"encoder.summary": "mean"},
     ),
     "plain-copy": Refusal(
         {"decoder.kind": "plain", "decoder.copy": True},
         "decoder.copy = true copies what attention points to",
-        "decoder.kind = 'plain' has none",
+        "decoder.kind = 'plain' has no attention",
         {"decoder.copy": False},
     ),
     "plain-self-attention": Refusal(

@@ -245,7 +245,10 @@ def test_manifest_that_leaves_a_file_out_is_damage(run: Run) -> None:
 def test_no_sound_checkpoint_is_an_error_that_says_what_to_do(run: Run) -> None:
     save(run, 1)
     empty(run.checkpoints_path / "step-00000001" / MODEL)
-    with pytest.warns(UserWarning, match="damaged"), pytest.raises(RunError, match=r"no sound checkpoint.*--resume"):
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(RunError, match=r"no undamaged checkpoint.*--resume"),
+    ):
         run.best()
 
 
@@ -427,7 +430,7 @@ def test_pointer_that_leaves_the_run_is_not_followed(own_run: Path, tmp_path: Pa
         for name in (*FILES, MANIFEST):
             (place / name).write_bytes((sound / name).read_bytes())
     (own_run / "best").write_text(pointer)
-    with pytest.warns(UserWarning, match="not followed"):
+    with pytest.warns(UserWarning, match="is ignored"):
         assert Run.open(own_run).best().path == own_run / "checkpoints" / "step-00000040"
 
 
@@ -435,7 +438,7 @@ def test_absolute_pointer_is_not_followed(own_run: Path, tmp_path: Path) -> None
     elsewhere = tmp_path / "step-00000099"
     best_of(own_run).rename(elsewhere)
     (own_run / "best").write_text(str(elsewhere))
-    with pytest.warns(UserWarning, match="not followed"):
+    with pytest.warns(UserWarning, match="is ignored"):
         assert Run.open(own_run).best().name == "step-00000030"
 
 

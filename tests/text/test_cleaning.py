@@ -89,7 +89,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     made(tmp_path)[1].write_text("mine\n")
     for target in (made(tmp_path), files):
-        with pytest.raises(DataError, match="is there already; nothing was written"):
+        with pytest.raises(DataError, match="already exists; nothing was written"):
             clean(parallel_files(*files), target, RULES, Norms())
     assert made(tmp_path)[1].read_text() == "mine\n"
     assert read(files) == [Pair("one", "un")]

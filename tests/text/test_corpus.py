@@ -194,7 +194,7 @@ def test_unequal_sides_are_refused_with_both_counts(tmp_path: Path, num_en: int,
     with pytest.raises(DataError) as caught:
         list(parallel_files(tmp_path / "mine.en", tmp_path / "mine.fr").pairs())
     wanted = f"mine.en has {num_en} lines, mine.fr {num_fr}: line N of each must be a translation of the other."
-    assert str(caught.value) == f"{wanted} `translate data check` shows where they part."
+    assert str(caught.value) == f"{wanted} `translate data check` shows where they diverge."
 
 
 def test_a_short_tsv_row_is_a_pair_with_an_empty_side(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_columns_that_are_not_named_by_language(tmp_path: Path) -> None:
 def test_a_wrong_count_is_an_error(wmt: Path, tmp_path: Path) -> None:
     card = wmt / "README.md"
     card.write_text(card.read_text().replace("num_examples: 60", "num_examples: 61"))
-    with pytest.raises(DataError, match=r"60 pairs came, but the data set says that it has 61"):
+    with pytest.raises(DataError, match=r"60 pairs were received, but the data set has 61"):
         Fetch("wmt14", tmp_path / "out", ("en", "de"), mirror=wmt).run()
     assert not list((tmp_path / "out").glob("*.en"))
     card.write_text(card.read_text().replace("num_examples: 61", "num_examples: 60"))
@@ -175,10 +175,10 @@ def test_a_fetch_that_was_stopped_goes_on(
 def test_files_of_others_are_left_alone(wmt: Path, tmp_path: Path) -> None:
     for ending in ("en", "de"):
         (tmp_path / f"train.{ending}").write_text("mine\n")
-    with pytest.raises(DataError, match="are there already"):
+    with pytest.raises(DataError, match="already exist"):
         Fetch("wmt14", tmp_path, ("en", "de"), mirror=wmt).run()
     (tmp_path / "train.de").unlink()
-    with pytest.raises(DataError, match=r"train\.en is there already and differs"):
+    with pytest.raises(DataError, match=r"train\.en already exists and differs"):
         Fetch("wmt14", tmp_path, ("en", "de"), mirror=wmt).run()
     assert (tmp_path / "train.en").read_text() == "mine\n"
 
@@ -186,7 +186,7 @@ def test_files_of_others_are_left_alone(wmt: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "languages", "message"),
     [
-        ("wmt99", ("en", "de"), "There are: multi30k, wmt14"),
+        ("wmt99", ("en", "de"), "Choose from: multi30k, wmt14"),
         ("multi30k", ("en", "zh"), "multi30k has cs, de, en, fr, not en and zh"),
         ("tatoeba", ("de", "fr"), "one of the two must be en"),
         ("wmt14", ("en", "en"), "source and target are both 'en'"),

@@ -105,7 +105,7 @@ def test_unequal_files_are_refused_with_the_place(tmp_path: Path) -> None:
     pairs = demo(400)
     (tmp_path / "a.en").write_text("".join(pair.source + "\n" for pair in pairs))
     (tmp_path / "a.fr").write_text("".join(pair.target + "\n" for line, pair in enumerate(pairs, 1) if line != 250))
-    with pytest.raises(DataError, match=r"a\.en has 400 lines, .*a\.fr 399.* part near line (24\d|25\d):"):
+    with pytest.raises(DataError, match=r"a\.en has 400 lines, .*a\.fr 399.* diverge near line (24\d|25\d):"):
         inspect(parallel_files(tmp_path / "a.en", tmp_path / "a.fr"), Norms())
 
 

@@ -80,7 +80,7 @@ def test_other_weights_make_another_run(two: Path, tmp_path: Path) -> None:
         (('data.train=["train","train"]',), "none twice"),
         (("data.train=[]",), "at least one corpus"),
         ((TWO, "data.weights=[1,0]"), "greater than 0"),
-        (("data.columns=[2,2]",), "two different ones"),
+        (("data.columns=[2,2]",), "two different numbers"),
         (("tokenizer.kind=bpe", "tokenizer.nbest=8"), "nbest > 1 needs kind = 'unigram'"),
     ],
 )

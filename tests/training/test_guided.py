@@ -88,7 +88,7 @@ def test_pieces_that_are_spelt_anew_are_guided_as_they_are(tmp_path: Path) -> No
     ("lines", "message"),
     [
         (["0-0", ""], "has 2 lines of links"),
-        (["", "", "0-7"], ":3: 0-7 links words that are not there"),
+        (["", "", "0-7"], ":3: 0-7 links words that do not exist"),
         (["", "2-1 0-0", ""], "2 source and 2 target words"),
     ],
 )
@@ -146,7 +146,7 @@ def test_what_cannot_be_guided_is_refused(project: Path, tmp_path: Path) -> None
 
     links = f"train.guided.links={tmp_path / 'links'}"
     for more, message in (
-        ("model.decoder.kind=plain", "'plain' has none"),
+        ("model.decoder.kind=plain", "'plain' has no attention"),
         ("model.attention.selection=hard_gumbel", "takes one position"),
         ("train.guided.weight=0", "greater than 0"),
     ):

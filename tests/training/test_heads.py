@@ -217,7 +217,7 @@ def test_what_is_empty_or_too_long_is_left_out(runs: tuple[Translator, Translato
 def test_links_to_words_that_are_not_there_are_refused(runs: tuple[Translator, Translator]) -> None:
     text = HeadText(["abc abd"], ["obc"], [7])
     pairs = HeadPairs(*runs, text, AlignSettings(), 0, {7: [Link(0, 1)]})
-    with pytest.raises(DataError, match=r"line 7: 0-1 links words that are not there.*2 source and 1 target"):
+    with pytest.raises(DataError, match=r"line 7: 0-1 links words that do not exist.*2 source and 1 target"):
         pairs.batch(np.arange(1), torch.device("cpu"))
 
 

@@ -272,7 +272,7 @@ def test_finished_run_says_so(resumed: Callable[..., Any], straight: Path) -> No
     answer = resumed(straight)
     assert answer.code == 0
     assert answer.err.endswith(  # TRANSLATE_KERNELS, if set, is said before
-        f"{straight} is finished. More train.steps go on with it.\n"
+        f"{straight} is finished. Raise train.steps to continue it.\n"
         f"The run is in {straight}. Try: translate interactive {straight}\n"
     )
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*") if path.name != ".lock"} == before

@@ -27,9 +27,8 @@ class Aer:
 def score(hypotheses: Sequence[Collection[Link]], gold: Sequence[Gold]) -> Aer:
     """Count links over the whole corpus (Och and Ney 2003, eq. 20-21), A given, S sure, P possible.
 
-    Precision |A∩P|/|A|, recall |A∩S|/|S|, AER 1 - (|A∩S|+|A∩P|)/(|A|+|S|), F1 the harmonic mean of the first two. No
-    link given is no wrong one, and no sure link is none missed: 0/0 counts as 1, so that an AER of 0 goes with full
-    precision and recall.
+    Precision |A∩P|/|A|, recall |A∩S|/|S|, AER 1 - (|A∩S|+|A∩P|)/(|A|+|S|), F1 the harmonic mean of the first two.
+    0/0 counts as 1: without given links none is wrong, without sure links none is missed.
     """
     if len(hypotheses) != len(gold):
         raise DataError(

@@ -16,7 +16,7 @@ from translate.defaults import LINK_THRESHOLD
 
 @dataclass(frozen=True)
 class Extraction:
-    """How links are read off the weights."""
+    """How links are extracted from the weights."""
 
     method: str = "argmax"
     threshold: float = LINK_THRESHOLD
@@ -24,7 +24,7 @@ class Extraction:
     diagonal: float = 0.0
 
     def links(self, word_weights: FloatArray) -> list[Link]:
-        """Read the links off weights of words (J, I + 1)."""
+        """Extract the links from weights of words (J, I + 1)."""
         return METHODS[self.method](word_weights, self.threshold)
 
 
@@ -55,14 +55,14 @@ def word_weights(
 
 
 def diagonal_prior(num_tgt: int, num_src: int, strength: float) -> FloatArray:
-    """exp(-strength · |i/I - j/J|), words counted from their middles (after Dyer et al. 2013, eq. 2): (J, I)."""
+    """exp(-strength · |i/I - j/J|), with i and j at the middles of words (after Dyer et al. 2013, eq. 2): (J, I)."""
     src_places, tgt_places = (np.arange(num_src) + 0.5) / num_src, (np.arange(num_tgt) + 0.5) / num_tgt
     prior: FloatArray = np.exp(-strength * np.abs(src_places[None, :] - tgt_places[:, None]))
     return prior
 
 
 def near_diagonal(word_weights: FloatArray, strength: float) -> FloatArray:
-    """Multiply by the prior; a row's weight on words stays what it was, and so does that on nothing: (J, I + 1)."""
+    """Multiply by the prior; each row keeps its total weight on words and its weight on no word: (J, I + 1)."""
     num_tgt, num_src = word_weights.shape[0], word_weights.shape[1] - 1
     if not strength or not num_tgt or not num_src:
         return word_weights
@@ -73,9 +73,9 @@ def near_diagonal(word_weights: FloatArray, strength: float) -> FloatArray:
 
 
 def argmax_links(word_weights: FloatArray) -> list[Link]:
-    """Link each target word to the source word of greatest weight (the first of equals), if any: (J, I + 1) -> links.
+    """Link each target word to the source word of greatest weight (the first if equal), if any: (J, I + 1) -> links.
 
-    A word whose greatest weight is in the last column ("nothing"), or whose row is all zero, gets no link.
+    A word whose greatest weight is in the last column ("no word"), or whose row is all zero, gets no link.
     """
     num_src_words = word_weights.shape[1] - 1
     best = word_weights.argmax(axis=1)  # (J,)
@@ -83,13 +83,13 @@ def argmax_links(word_weights: FloatArray) -> list[Link]:
 
 
 def threshold_links(word_weights: FloatArray, threshold: float) -> list[Link]:
-    """Link each target word to all source words of at least so much weight: (J, I + 1) -> links."""
+    """Link each target word to all source words of at least the threshold's weight: (J, I + 1) -> links."""
     places = np.argwhere((word_weights[:, :-1] >= threshold) & (word_weights[:, :-1] > 0.0))
     return [Link(int(src), int(tgt)) for tgt, src in places]
 
 
 def both_links(word_weights: FloatArray, threshold: float) -> list[Link]:
-    """Give the links of either rule: the greatest weight of a word, and every other one above the threshold."""
+    """Give the links of both rules: a word's greatest weight, and all weights of at least the threshold."""
     links = {*argmax_links(word_weights), *threshold_links(word_weights, threshold)}
     return sorted(links, key=lambda link: (link.target, link.source))
 

@@ -1,7 +1,7 @@
 """Word alignments in files: Pharaoh, Pharaoh with probabilities, gold, NAACL, JSON lines and NPZ.
 
-Inside, all word numbers are 0-based and go source-target: `2-3` links source word 2 to target word 3. Files of others
-may count from 1; whoever reads them is told how they were read.
+Internally, all word numbers are 0-based and go source-target: `2-3` links source word 2 to target word 3. Files of
+other tools may count from 1; `AlignmentFile` says how a file was read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAACL_LINE = re.compile(
     r"([0-9]{1,9})[ \t]+([0-9]{1,9})[ \t]+([0-9]{1,9})(?:[ \t]+([SP]))?(?:[ \t]+([0-9.eE+-]{1,30}))?"
 )
 NPZ_MAGIC = b"PK"
-DAMAGED_NPZ = (  # what reading one may raise
+DAMAGED_NPZ = (  # exceptions that reading a damaged file may raise
     OSError,
     ValueError,
     KeyError,
@@ -46,7 +46,7 @@ DAMAGED_NPZ = (  # what reading one may raise
     zlib.error,
 )
 MATRICES = ("weights", "word_weights", "reverse_word_weights")
-FEWEST_TO_DETECT = 20  # sentences with links: so many without a first word count from 1
+FEWEST_TO_DETECT = 20  # sentences with links: if at least this many have no word 0, they count from 1
 MOST_SENTENCES = 10_000_000  # a NAACL file names its sentences by number, and we make a list as long as the greatest
 
 
@@ -61,7 +61,7 @@ class Link(NamedTuple):
 class Gold:
     """The links of a sentence as a file gives them: an aligner must find the sure ones and may give the possible ones.
 
-    The links of an aligner are read as gold whose possible links are those it marks as possible; all are its links.
+    An aligner's links are read in the same way: `possible` holds all of them, `sure` those not marked as possible.
     """
 
     sure: frozenset[Link]
@@ -80,15 +80,15 @@ class AlignmentFile:
     format: str
     base: int
     detected: str
-    """Why it is taken to count from `base`; empty where the user or the format decides."""
+    """Why it is assumed to count from `base`; empty if the user or the format decides."""
 
     @property
     def open_ended(self) -> bool:
-        """Whether there may be more sentences, without links, than the file can tell of."""
+        """Whether the file cannot show sentences without links at its end."""
         return self.format == "NAACL"
 
     def filled(self, count: int) -> AlignmentFile:
-        """The same with at least so many sentences, those at the end without links, if the file cannot tell of them."""
+        """The same with at least `count` sentences: adds sentences without links to an open-ended file."""
         missing = max(0, count - len(self.sentences)) if self.open_ended else 0
         return replace(self, sentences=[*self.sentences, *[Gold(frozenset(), frozenset())] * missing])
 
@@ -131,7 +131,7 @@ def format_gold(gold: Gold) -> str:
 
 
 def format_naacl(gold: Gold, sentence: int) -> str:
-    """Write one link a line as the NAACL 2003 shared task did: sentence, source, target from 1, S or P, probability."""
+    """Write one link a line as in the NAACL 2003 shared task: sentence, source, target from 1, S or P, probability."""
     lines = []
     for link in sorted(gold.possible):
         mark = "S" if link in gold.sure else "P"
@@ -148,9 +148,9 @@ def _decimals(probability: float) -> str:
 
 
 def read_alignments(path: Path, base: Base = "auto", sentences: int | None = None) -> AlignmentFile:
-    """Read a file of links in any of our formats, told apart by its content; `-` is stdin.
+    """Read a file of links in any of our formats, recognised by its content; `-` is stdin.
 
-    A NAACL file does not say how many sentences there are after its last link: `sentences` does, where it is known.
+    A NAACL file does not show how many sentences follow its last link; `sentences` is their total number, if known.
     """
     content = _read_bytes(path)
     if content.startswith(NPZ_MAGIC):
@@ -185,7 +185,7 @@ def _parse_lines(path: Path, parse: Callable[[str, str], Parsed]) -> list[Parsed
 
 
 def _read_bytes(path: Path) -> bytes:
-    """A whole file, for its first bytes tell what it is; `-` is stdin."""
+    """The bytes of a file; `-` is stdin."""
     try:
         if str(path) == "-":
             with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
@@ -198,17 +198,17 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _detect_base(golds: Sequence[Gold]) -> tuple[int, str]:
-    """Tell from where a Pharaoh file counts: in many sentences somebody links a first word, or there is no word 0."""
+    """Whether a Pharaoh file counts from 0 or 1, and why: if many sentences have links but no word 0, from 1."""
     if any(0 in link for gold in golds for link in gold.possible):
         return 0, "detected: there is a word 0"
     linked = sum(bool(gold.possible) for gold in golds)
     if linked >= FEWEST_TO_DETECT:
         return 1, f"detected: no word 0 in {linked} sentences with links"
-    return 0, f"taken for granted: no word 0, but only {linked} sentences with links"
+    return 0, f"assumed: no word 0, but only {linked} sentences with links"
 
 
 def _from_one(gold: Gold, where: str) -> Gold:
-    """Count from 0 what was counted from 1."""
+    """Convert links counted from 1 to links counted from 0."""
     if any(0 in link for link in gold.possible):
         raise DataError(f"{where}: there is a word 0, so this file does not count from 1. Leave that option out.")
 
@@ -244,7 +244,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _read_naacl(lines: Sequence[str], path: Path, base: Base, count: int | None) -> list[Gold]:
-    """Read one link a line; a word 0 stands for no word in files that count from 1, and is left out."""
+    """Read one link per line; in files that count from 1, links with word 0, which means no word, are left out."""
     first = 0 if base == "0" else 1
     links: dict[int, dict[Link, tuple[bool, float | None]]] = {}
     for number, line in enumerate(lines, start=1):
@@ -278,7 +278,7 @@ def _gold_from(links: Mapping[Link, tuple[bool, float | None]]) -> Gold:
 def write_npz(file: Any, records: Iterable[Mapping[str, Any]]) -> None:
     """Write records into an open binary file: for record n from 0 `weights_n`, `links_n` and so on, and `records`.
 
-    `records` holds all that is no array, as the UTF-8 bytes of a JSON list. `numpy.load` reads it without pickle.
+    `records` holds everything else as the UTF-8 bytes of a JSON list. `numpy.load` reads the file without pickle.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     rest = []
@@ -323,7 +323,7 @@ def _read_json_lines(lines: Sequence[str], path: Path) -> Iterator[dict[str, Any
 
 
 def _gold_of(record: Mapping[str, Any], where: str = "record") -> Gold:
-    """The links of a record: `links`, of which `possible`, where given, are not sure."""
+    """The links of a record: those of `links` that are not in `possible` are sure."""
     try:
         links = [Link(*link) for link in record["links"]]
         possible = {Link(*link) for link in record.get("possible", [])}

@@ -1,6 +1,6 @@
-"""Links of both directions made one set (Och and Ney 2003; Koehn et al. 2005, fig. 1).
+"""Joining the links of both directions into one set (Och and Ney 2003; Koehn et al. 2005, fig. 1).
 
-fast_align's `atools` and other scripts grow by somewhat different rules and can end at other links.
+fast_align's `atools` and other scripts have slightly different rules for growing and can give other links.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from translate.alignment.formats import Link
 
-# Steps to the eight neighbours as (target, source): those beside a link before those at its corners.
+# Steps to the eight neighbours as (target, source): horizontal and vertical ones before diagonal ones.
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 Links = set[Link]
@@ -18,20 +18,20 @@ Method = Callable[[Links, Links], Links]
 
 
 def intersect(forward: Links, backward: Links) -> Links:
-    """Keep what both directions say: the surest links."""
+    """Keep the links of both directions: the surest ones."""
     return forward & backward
 
 
 def union(forward: Links, backward: Links) -> Links:
-    """Keep what either direction says: the most links."""
+    """Keep the links of either direction: the most links."""
     return forward | backward
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
     """Start from the intersection and add neighbouring links of the union that give a word its first link.
 
-    The links are gone through by target word, then source word, again and again until nothing is added; a link added
-    on the way takes its turn in the same round if its turn is still to come.
+    Rounds over the links, by target word, then source word, are repeated until one adds nothing. An added link is
+    visited in the same round if its place in the order is still ahead.
     """
     either = forward | backward
     grown = forward & backward

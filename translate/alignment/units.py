@@ -1,4 +1,4 @@
-"""What is linked: words between ASCII spaces, or where a language writes none, the characters that a piece covers."""
+"""What is linked: words between ASCII spaces, or in languages without spaces, the characters that a piece covers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Span = tuple[int, int]
 UNSPACED = {"zh", "zho", "chi", "cmn", "yue", "wuu", "lzh", "ja", "jpn", "th", "tha", "lo", "lao", "km", "khm"} | {
     *("my", "mya", "bur", "bo", "bod", "tib", "dz", "dzo"),
 }
-WORD = re.compile(r"[^ ]+")  # an ASCII space ends a word and nothing else does: U+3000 can be one
+WORD = re.compile(r"[^ ]+")  # only an ASCII space ends a word: U+3000 can be one
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Units:
 
 
 def without_spaces(language: str) -> bool:
-    """Tell whether a language code, as in `zh` or `zh-Hant`, names a language that writes no spaces."""
+    """Tell whether a language code, as in `zh` or `zh-Hant`, names a language without spaces between words."""
     return re.split(r"[-_]", language.lower())[0] in UNSPACED
 
 
 def words(text: str) -> tuple[list[str], list[Span]]:
-    """The words of a text and where each stands."""
+    """The words of a text and their spans."""
     found = list(WORD.finditer(text))
     return [match[0] for match in found], [match.span() for match in found]
 
@@ -42,9 +42,10 @@ def word_units(text: str, of_piece: Sequence[int]) -> Units:
 
 
 def span_units(text: str, spans: Sequence[Span], others: Sequence[Span] = ()) -> Units:
-    """The characters that pieces cover: pieces that share a character are one unit, those without any are in none.
+    """Units of the characters that pieces cover: pieces that share a character are in one unit.
 
-    `others` are the pieces of a second tokenizer, for units that neither of them cuts.
+    Pieces without characters are in none. `others` are the spans of a second tokenizer's pieces, for units that neither
+    tokenizer cuts.
     """
     units: list[Span] = []
     for begin, end in sorted(span for span in (*spans, *others) if span[0] < span[1]):
@@ -58,7 +59,7 @@ def span_units(text: str, spans: Sequence[Span], others: Sequence[Span] = ()) ->
 
 
 def cut(units: Units, num_pieces: int) -> Units:
-    """What is left of a line of which only so many pieces were read: a matrix of all its words would be huge."""
+    """The units of the first `num_pieces` pieces, which were read: a matrix of all words of a line could be huge."""
     if num_pieces >= len(units.of_piece):
         return units
     of_piece = units.of_piece[:num_pieces]

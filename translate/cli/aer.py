@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Base(StrEnum):
-    """From where a file counts its words."""
+    """The number of the first word in a file."""
 
     auto = "auto"
     zero = "0"
     one = "1"
 
 
-GoldBaseOption = Annotated[Base, typer.Option(help="From where the gold counts words; detected if left out.")]
+GoldBaseOption = Annotated[Base, typer.Option(help="Number of the first word in the gold links; detected if left out.")]
 
 
 def command(
     hypothesis: Annotated[Path, typer.Argument(metavar="HYPOTHESIS", help="Links of any aligner; - is stdin.")],
     gold: Annotated[Path, typer.Argument(metavar="GOLD", help="Gold links: i-j sure, ipj possible; or NAACL.")],
     hypothesis_base: Annotated[
-        Base, typer.Option(help="From where the hypothesis counts words; detected if left out.")
+        Base, typer.Option(help="Number of the first word in the hypothesis; detected if left out.")
     ] = Base.auto,
     gold_base: GoldBaseOption = Base.auto,
     sentences: Annotated[bool, typer.Option("--sentences", help="Score every sentence too.")] = False,

@@ -33,7 +33,7 @@ class Symmetrize(StrEnum):
 
 
 class Extract(StrEnum):
-    """How links are read off the weights."""
+    """How links are extracted from the weights."""
 
     argmax = "argmax"
     threshold = "threshold"
@@ -71,7 +71,7 @@ def command(
     run: RunArgument,
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
     target: Annotated[Path | None, typer.Option(help="Their translations; the run's own if left out.")] = None,
-    reverse: Annotated[Path | None, typer.Option(help="A run that translates back: align by both.")] = None,
+    reverse: Annotated[Path | None, typer.Option(help="A run of the reverse direction: align by both.")] = None,
     head: Annotated[
         bool, typer.Option("--head", help="Align by the alignment head that `translate head` has trained.")
     ] = False,
@@ -85,13 +85,13 @@ def command(
     threshold: ThresholdOption = None,
     shift: Annotated[
         str,
-        typer.Option(help="Read the links of step t at step t + k; auto: as two runs agree best on held-out text."),
+        typer.Option(help="Use the weights of step t + k for step t; auto: the k with which both runs agree best."),
     ] = "0",
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
     ] = 0.0,
     units: Annotated[
-        Unit, typer.Option(help="Words between spaces or characters; auto asks the run's languages.")
+        Unit, typer.Option(help="Words between spaces or characters; auto decides by the run's languages.")
     ] = Unit.auto,
     level: Annotated[Level, typer.Option(help="Links of words, of pieces, or both (json, npz).")] = Level.words,
     format: Annotated[Format, typer.Option(help="Links, full matrices, heat maps, or a page.")] = Format.pharaoh,
@@ -146,7 +146,7 @@ def command(
 
 @dataclass
 class _Aligner:
-    """One run, or two that translate into each other's source."""
+    """One run, or two of opposite directions."""
 
     run: Path
     forward: Translator
@@ -191,7 +191,7 @@ class _Aligner:
         self.settings = replace(self.settings, extraction=replace(self.settings.extraction, shift=number))
 
     def sentences(self, sources: list[str], targets: list[str] | None, first: int) -> Iterator[AlignedSentence]:
-        """Align in pieces of bounded size; own translations that the run has kept are not made again."""
+        """Align in chunks of bounded size; translations in the run's cache are reused."""
         from translate.decoding.aligner import align_both, align_translations, by_head, translations_of
         from translate.evaluation.translation_cache import MOST_LINES, translate_cached
 
@@ -237,7 +237,7 @@ def _check_level(level: Level, format: Format, reverse: Path | None) -> None:
 
 
 def check_directions(run: Path, reverse: Path, option: str = "--reverse") -> None:
-    """Refuse a second run of the same direction; odd names of languages are only worth a warning."""
+    """Refuse a second run of the same direction; if the language codes do not match, only warn."""
     import warnings
 
     from translate.errors import UserError
@@ -270,7 +270,7 @@ def _settings(
 
 
 def least_weight(extract: Extract, threshold: float | None) -> float:
-    """The threshold that was given, where it decides something."""
+    """The given threshold or its default; refused where it has no effect."""
     from translate.errors import UserError
 
     if threshold is not None and extract == Extract.argmax:
@@ -279,7 +279,7 @@ def least_weight(extract: Extract, threshold: float | None) -> float:
 
 
 def spans_of(run: Path, otherwise: str = "") -> tuple[bool, bool]:
-    """Whether source and target are written without spaces, so that characters are linked; it is said."""
+    """Whether source and target are written without spaces, so that characters are linked; prints a note."""
     import sys
 
     from translate.alignment.units import without_spaces

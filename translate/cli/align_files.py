@@ -33,7 +33,7 @@ class Format(StrEnum):
 
 
 PICTURES = (Format.png, Format.svg, Format.pdf)
-BINARY = (Format.npz, Format.html)  # one file of the whole, by default in the run
+BINARY = (Format.npz, Format.html)  # one file for all sentences, by default in the run
 DEFAULT_NAMES = {Format.npz: "alignments.npz", Format.html: "page.html"}
 
 
@@ -87,7 +87,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--output {folder}: is no folder and cannot be made one: {error.strerror}.") from None
+        raise UserError(f"--output {folder}: the folder cannot be made: {error.strerror}.") from None
 
 
 @contextlib.contextmanager
@@ -104,7 +104,7 @@ def _text_file(path: Path | None) -> Iterator[IO[str]]:
 def _write_whole(
     sentences: Iterable[AlignedSentence], format: Format, path: Path, run: Path, errors: Sequence[float]
 ) -> None:
-    """An archive or a page, which are whole or not at all."""
+    """Write an archive or a page, which need all sentences at once."""
     from translate.alignment.formats import write_npz
     from translate.figures.page import page
 
@@ -131,7 +131,7 @@ def _draw(sentences: Iterable[AlignedSentence], format: Format, folder: Path, by
     from translate.figures.heatmap import ATTENTION, HEAD, save_heatmap
 
     if str(folder) == "-":
-        raise UserError("--output -: pictures need a folder, one file a sentence.")
+        raise UserError("--output -: pictures need a folder, with one file per sentence.")
     _make(folder)
     count = 0
     for sentence in sentences:

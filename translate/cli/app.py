@@ -32,7 +32,7 @@ from translate.machine import KERNELS_VARIABLE, kernels_setting, tune_process
 
 app = typer.Typer(
     name="translate",
-    help="Train your own attention-based translator, measure it, talk to it, and look inside.",
+    help="Train an attention-based translator, evaluate it, use it, and inspect its attention.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,19 +60,19 @@ def main() -> None:
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        # Whoever read our output has gone, as `head` does; Typer exits with 1 then. Python would complain once more
-        # when it closes stdout.
+        # The reader of our output has closed it, as `head` does; Typer exits with 1 then. Python would print another
+        # error when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
 def _note_kernels() -> None:
-    """Say that the plain twins of the kernels run, which is slow and changes roundings."""
+    """Tell the user that reference code runs in place of the kernels: it is slower and rounds differently."""
     setting = kernels_setting()
     if setting == "reference":
         print(f"{KERNELS_VARIABLE}=reference: plain PyTorch code runs in place of the kernels.", file=sys.stderr)
     elif setting:
-        raise UserError(f"{KERNELS_VARIABLE}={setting}: there is only 'reference'. Leave it unset for the kernels.")
+        raise UserError(f"{KERNELS_VARIABLE}={setting}: the only value is 'reference'. Leave it unset for the kernels.")
 
 
 def _fail(message: str, code: int) -> None:

@@ -20,21 +20,19 @@ def command(
     systems: Annotated[
         list[Path], typer.Argument(metavar="BASELINE SYSTEM…", help="Runs, or files of translations; at least two.")
     ],
-    split: Annotated[str, typer.Option(help="Which of the runs' own data: test or valid.")] = "test",
+    split: Annotated[str, typer.Option(help="Part of the runs' own data: test or valid.")] = "test",
     source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
-    reference: Annotated[
-        list[Path] | None, typer.Option(help="Translations by people; give it again for each further one.")
-    ] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="A file of reference translations. Repeatable.")] = None,
     tokenize: TokenizeOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; all if left out.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = RESAMPLES,
     trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
-    changed: Annotated[int, typer.Option(min=0, help="Sentences shown that changed most.")] = 5,
+    changed: Annotated[int, typer.Option(min=0, help="How many of the most changed sentences to show.")] = 5,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Is a system better than the baseline, the first one, or is it chance? By sacreBLEU's two paired tests."""
+    """Test whether systems differ significantly from the baseline, the first one, by sacreBLEU's two paired tests."""
     import json
 
     from translate.errors import UserError
@@ -44,7 +42,7 @@ def command(
 
     unknown = [name for name in metric or [] if name not in METRICS]
     if unknown:
-        raise UserError(f"--metric {unknown[0]}: there are {', '.join(METRICS)}.")
+        raise UserError(f"--metric {unknown[0]}: choose from {', '.join(METRICS)}.")
     runs = [path for path in systems if path.is_dir()]
     sources, references, language = _test_set(runs, split, source, reference)
     files = {path: list(read_lines(path)) for path in systems if path not in runs}
@@ -64,7 +62,7 @@ def command(
 def _test_set(
     runs: Sequence[Path], split: str, source: Path | None, reference: list[Path] | None
 ) -> tuple[list[str] | None, list[list[str]], str]:
-    """Sources where they are known, references, and the target language where a run tells it."""
+    """Sources if they are known, references, and the target language if there is a run."""
     from translate.errors import DataError, UserError
     from translate.evaluation.evaluate import read_test_set, run_split_files
     from translate.run.directory import Run
@@ -75,7 +73,7 @@ def _test_set(
     for other in runs[1:]:
         if directions[other] == directions[runs[0]][::-1]:
             ours, theirs = (" → ".join(directions[run]) for run in (runs[0], other))
-            raise UserError(f"{runs[0]} translates {ours}, {other} {theirs}: what they write cannot be compared.")
+            raise UserError(f"{runs[0]} translates {ours}, {other} {theirs}: their translations cannot be compared.")
     if reference:
         if source is not None:
             return *read_test_set(source, reference)[:2], language
@@ -85,7 +83,7 @@ def _test_set(
     if source is not None:
         raise UserError("--source without --reference: give both, or neither for the runs' own data.")
     if not runs:
-        raise UserError("Files of translations need --reference, the translations by people.")
+        raise UserError("Files of translations need --reference, the reference translations.")
     first = run_split_files(runs[0], split)
     for other in runs[1:]:
         if any(a.read_bytes() != b.read_bytes() for a, b in zip(first, run_split_files(other, split), strict=True)):
@@ -96,7 +94,7 @@ def _test_set(
 
 
 def _translations(path: Path, sources: list[str] | None, device: str) -> list[str]:
-    """What a run makes of the sources; what it has kept is not made again."""
+    """A run's translations of the sources, from its cache if they are in it."""
     from translate.cli.options import load_translator
     from translate.evaluation.translation_cache import translate_cached
 

@@ -18,7 +18,7 @@ class Metric(StrEnum):
 
 
 class By(StrEnum):
-    """What the curves run over."""
+    """The x axis."""
 
     minutes = "minutes"
     updates = "updates"
@@ -28,14 +28,14 @@ def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs, finished or not.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The picture, a PNG file.")] = Path("curves.png"),
     label: Annotated[
-        list[str] | None, typer.Option(help="What a run is called, in the order of the runs; its folder if left out.")
+        list[str] | None, typer.Option(help="Name of a run, in the order of the runs; its folder if left out.")
     ] = None,
     metric: Annotated[Metric, typer.Option(help="Which validation score.")] = Metric.bleu,
-    by: Annotated[By, typer.Option(help="Over minutes of training, validation included, or over updates.")] = (
+    by: Annotated[By, typer.Option(help="The x axis: minutes of training, validation included, or updates.")] = (
         By.minutes
     ),
 ) -> None:
-    """Draw how several runs learnt into one picture."""
+    """Draw the learning curves of several runs into one picture."""
     from translate.errors import UserError
     from translate.figures.curves import save_comparison
     from translate.run.directory import Run

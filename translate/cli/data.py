@@ -23,21 +23,23 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="CORPUS",
-        help="Two text files; or one .tsv, .jsonl or .parquet; or a configuration, whose training data is meant.",
+        help="Two text files; or one .tsv, .jsonl or .parquet; or a configuration, for its training data.",
     ),
 ]
 SourceLang = Annotated[str, typer.Option(help="Column of the source in .jsonl and .parquet; other files need none.")]
 TargetLang = Annotated[str, typer.Option(help="Column of the target.")]
 HeldOutFiles = Annotated[
     list[Path] | None,
-    typer.Option("--held-out", help="Source sentences of validation or test, to be found in training; repeatable."),
+    typer.Option("--held-out", help="A file of held-out source sentences, to be found in training. Repeatable."),
 ]
-RULES = (  # those of translate.text.clean, which is too slow to load for a help text
+RULES = (  # as in translate.text.clean, which loads too slowly for a help text
     "They are: empty-side, no-letters, too-long, length-ratio, identical-sides, wrong-script, mojibake, duplicate, "
     "held-out, control-characters."
 )
-MaxWords = Annotated[int, typer.Option(min=0, help="Words beyond which a side is too long; 0 sets no limit.")]
-MaxRatio = Annotated[float, typer.Option(min=0, help="How far lengths may part, by the corpus's own ratio; 0: any.")]
+MaxWords = Annotated[int, typer.Option(min=0, help="Most words of a side; 0 means no limit.")]
+MaxRatio = Annotated[
+    float, typer.Option(min=0, help="Greatest ratio of the lengths, relative to the corpus's own; 0 means no limit.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -85,8 +87,10 @@ def clean(
     held_out: HeldOutFiles = None,
     max_words: MaxWords = MAX_WORDS,
     max_ratio: MaxRatio = MAX_RATIO,
-    only: Annotated[str | None, typer.Option(help=f"Rules to apply, with commas; all if left out. {RULES}")] = None,
-    without: Annotated[str, typer.Option(help="Rules not to apply, with commas.")] = "",
+    only: Annotated[
+        str | None, typer.Option(help=f"Rules to apply, separated by commas; all if left out. {RULES}")
+    ] = None,
+    without: Annotated[str, typer.Option(help="Rules not to apply, separated by commas.")] = "",
     as_json: AsJson = False,
     plugin: PluginOption = None,
 ) -> None:
@@ -119,7 +123,7 @@ def clean(
         for name, count in counts.items():
             print(f"  {verb:<9} {count:>9,}  {name}")
     for _, pair in copies:
-        print(f"copied as they stand: {pair[0]} and {pair[1]}")
+        print(f"copied unchanged: {pair[0]} and {pair[1]}")
 
 
 @app.command()
@@ -131,12 +135,12 @@ def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the files.")],
     source_lang: Annotated[str | None, typer.Option(help="Source language; the corpus's first if left out.")] = None,
     target_lang: Annotated[str | None, typer.Option(help="Target language; the corpus's second if left out.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most pairs of each split; nothing beyond is read.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Most pairs of each split; the rest is not read.")] = None,
     mirror: Annotated[
         Path | None, typer.Option(help="A copy of the data set on this machine, to read instead.")
     ] = None,
 ) -> None:
-    """Fetch a well-known corpus from the Hugging Face hub; the same command goes on with one that was stopped."""
+    """Fetch a well-known corpus from the Hugging Face hub; the same command resumes an interrupted download."""
     from translate.errors import UserError
     from translate.text.fetch import CORPORA, Fetch, corpus_named
 
@@ -155,7 +159,7 @@ def fetch(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on a terminal, a line now and then elsewhere."""
+    """A bar on a terminal, a line every ten seconds elsewhere."""
     import time
 
     from rich.console import Console
@@ -220,7 +224,7 @@ def _sources(corpus: Corpus) -> list[str]:
 
 
 def _other_splits(files: list[Path], output: Path) -> list[tuple[Corpus, tuple[Path, Path]]]:
-    """Validation and test of a configuration, which go along uncleaned, so that the copy can be a data.folder."""
+    """Validation and test data of a configuration, which are copied uncleaned: the copy can be a data.folder."""
     from translate.config import load_config
     from translate.text.corpus import find_corpus
 
@@ -244,7 +248,7 @@ def _rules(only: str | None, without: str) -> list[Fault]:
         names = [part.strip().replace("_", "-").replace(" ", "-") for part in text.split(",") if part.strip()]
         for name in names:
             if name not in by_name:
-                raise UserError(f"'{name}' is no rule. There are: {', '.join(by_name)}.")
+                raise UserError(f"'{name}' is not a rule. Choose from: {', '.join(by_name)}.")
         return {by_name[name] for name in names}
 
     wanted = (set(FAULTS) if only is None else named(only)) - named(without)

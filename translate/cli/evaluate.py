@@ -30,21 +30,25 @@ TokenizeOption = Annotated[
 # Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
-    split: Annotated[str | None, typer.Option(help="Which of the run's own data: test, if left out, or valid.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Part of the run's own data: test or valid; test if left out.")
+    ] = None,
     source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
     reference: Annotated[
-        list[Path] | None, typer.Option(help="Its translations by people; give it again for each further one.")
+        list[Path] | None, typer.Option(help="A file of its reference translations. Repeatable.")
     ] = None,
-    min_words: Annotated[int, typer.Option(min=0, help="Only sources of at least so many words.")] = 0,
+    min_words: Annotated[int, typer.Option(min=0, help="Leave out sources with fewer words.")] = 0,
     tokenize: TokenizeOption = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Also with upper and lower case taken as one.")
-    ] = False,
-    sentences: Annotated[Path | None, typer.Option(help="Write scores of every sentence there, as TSV.")] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Add scores that ignore case.")] = False,
+    sentences: Annotated[
+        Path | None, typer.Option(help="Write the scores of every sentence to this file, as TSV.")
+    ] = None,
     breakdown: Annotated[
-        bool, typer.Option("--breakdown", help="By source length, rare words and copied words, and as a picture.")
+        bool, typer.Option("--breakdown", help="Scores by source length, rare words and copied words, with a picture.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Translate anew, though the run has kept it.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Translate again, even if the run has cached translations.")
+    ] = False,
     beam: BeamOption = None,
     settings: SetOption = None,
     device: DeviceOption = "auto",
@@ -67,7 +71,7 @@ def command(
     if [source, sentences, *(reference or [])].count(Path("-")) > 1 or (as_json and sentences == Path("-")):
         raise UserError("Only one of --source, --reference, --sentences and --json can use stdin or stdout, -.")
     if source is not None and split is not None:
-        raise UserError("--split is one of the run's own data, and --source a file: give one of both.")
+        raise UserError("--split names a part of the run's own data, --source a file: give only one of them.")
     split = split or "test"
     languages = Run.open(run).config().data
     own = run_split_files(run, split) if source is None else None
@@ -92,13 +96,13 @@ def command(
         _write_sentences(sentences, lines, hypotheses, references, metrics)
     official = own is not None and beam is None and not settings and not min_words and tokenize is None
     if breakdown and not official:
-        print("The picture is drawn only where the run's own data is scored as the run says.", file=sys.stderr)
+        print("The picture is drawn only for the run's own data with the run's own settings.", file=sys.stderr)
     if official:
         try:
             keep_translations(run, split, hypotheses, evaluation)
             if parts:
                 _draw_parts(run / "translations" / f"{split}.breakdown.png", parts)
-        except UserError as error:  # a run that may only be read has been scored all the same
+        except UserError as error:  # a read-only run has been scored all the same
             warnings.warn(f"the translations are not kept: {error}", stacklevel=1)
 
 
@@ -130,7 +134,7 @@ def _parts(
 
     counts = training_words(run, tokenizer)
     if counts is None:
-        print(f"{run} has no cache of its training data: rare words cannot be told.", file=sys.stderr)
+        print(f"{run} has no cache of its training data: rare words cannot be identified.", file=sys.stderr)
     return breakdown_json(breakdown(sources, hypotheses, references, settings, language, counts, tokenizer.normalize))
 
 

@@ -37,7 +37,7 @@ DEFAULT_SYMMETRIZE = Symmetrize(HEAD_SYMMETRIZE)
 # Longer than 60 lines, because every option has lines of its own.
 def command(
     run: RunArgument,
-    reverse: Annotated[Path, typer.Option(help="A run that translates back; each run gets a head.")],
+    reverse: Annotated[Path, typer.Option(help="A run of the reverse direction; each run gets a head.")],
     source: Annotated[
         Path | None, typer.Option(help="Sentences to learn from; the run's training pairs if left out.")
     ] = None,
@@ -49,7 +49,7 @@ def command(
         bool | None,
         typer.Option(
             "--lexicon/--no-lexicon",
-            help="Whether a lexicon, learnt from the text first, has a say in the runs' links; not with --links.",
+            help="Learn a lexicon from the text first and use it in the runs' links; not with --links.",
         ),
     ] = None,
     symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = DEFAULT_SYMMETRIZE,
@@ -58,7 +58,8 @@ def command(
     ] = Extract.argmax,
     threshold: ThresholdOption = None,
     shift: Annotated[
-        str, typer.Option(help="Read the attention of step t at step t + k; auto: as the runs agree best.")
+        str,
+        typer.Option(help="Use the attention of step t + k for step t; auto: the k with which the runs agree best."),
     ] = "auto",
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
@@ -69,13 +70,13 @@ def command(
         typer.Option(min=0.0, help="Weight of words without a link. Default: 0, or 0.5 with --links."),
     ] = None,
     width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = HEAD_WIDTH,
-    steps: Annotated[int, typer.Option(min=1, help="Most updates of a round.")] = HEAD_STEPS,
+    steps: Annotated[int, typer.Option(min=1, help="Most updates per round.")] = HEAD_STEPS,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="Most minutes of all rounds.")] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="From the second on, heads learn the links of the round before; 2, or 1 with --links, if left out.",
+            help="Rounds; from the second on, heads learn the links of the one before. Default: 2, or 1 with --links.",
         ),
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = HEAD_PAIRS,
@@ -83,10 +84,10 @@ def command(
         int, typer.Option(min=1, help="Positions of a batch, padding included.")
     ] = HEAD_BATCH_TOKENS,
     learning_rate: Annotated[
-        float, typer.Option(min=0.0, help="At the start of a round; falls to zero.")
+        float, typer.Option(min=0.0, help="Learning rate at the start of a round; it falls to zero.")
     ] = HEAD_LEARNING_RATE,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the drawn pairs, their order, and the heads' start.")
+        int, typer.Option(min=0, help="Seed for the choice and order of pairs and the heads' initial weights.")
     ] = HEAD_SEED,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,
@@ -104,7 +105,9 @@ def command(
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: line N of each must be a translation of the other.")
     if lexicon and links is not None:
-        raise UserError("--lexicon is for the links of both runs: with --links there is nothing to ask it.")
+        raise UserError(
+            "--lexicon improves the links of both runs: it has no effect on --links. Leave one of them out."
+        )
     number, least = parse_shift(shift), least_weight(extract, threshold)
     check_directions(run, reverse)
     reporter = Reporter()

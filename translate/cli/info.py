@@ -17,7 +17,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     plugin: PluginOption = None,
 ) -> None:
-    """What a run is: its model, its data, its checkpoints and scores."""
+    """Describe a run: its model, data, checkpoints and scores."""
     import json
 
     facts = describe_run(run)
@@ -42,7 +42,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
     best = run.best()
     state = best.state()
     latest = run.latest()
-    newest = state if latest is None else latest.state()  # a run that was sent may hold its best only
+    newest = state if latest is None else latest.state()  # a copied run may hold only its best checkpoint
     model = config.model
     attention = ", ".join([model.attention.score, model.attention.scope, model.attention.selection, *_looks(model)])
     facts: dict[str, object] = {
@@ -68,7 +68,7 @@ def describe_run(path: RunArgument) -> dict[str, object]:
 
 
 def _looks(model: ModelConfig) -> list[str]:
-    """What attention does besides, where it does."""
+    """The options of attention that are on."""
     settings = model.attention
     counts = [f"{name} {count}" for name, count in (("heads", settings.heads), ("hops", settings.hops)) if count > 1]
     flags = {"per feature": settings.per_feature, "coverage": settings.coverage, "copy": model.decoder.copy}
@@ -76,6 +76,6 @@ def _looks(model: ModelConfig) -> list[str]:
 
 
 def _score(state: dict[str, Any]) -> float | None:
-    """The best checkpoint's validation score; a loss is kept with its sign turned."""
+    """The best checkpoint's validation score; a loss is stored negated."""
     score = state.get("best_score")
     return None if score is None or score < -1e29 else round(abs(score), 3)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from translate.text.split import Split
 
 
-OTHER_KINDS = {"tsv", "jsonl", "parquet"}  # endings of corpora that hold both sides: no language is called so
+OTHER_KINDS = {"tsv", "jsonl", "parquet"}  # endings of files that hold both sides, so no language codes
 
 
 def command(
@@ -22,7 +22,7 @@ def command(
         str | None, typer.Option(help="Language code, as in en or zh; the file's ending if left out.")
     ] = None,
     target_lang: Annotated[
-        str | None, typer.Option(help="The same of the target; both can be told apart by it.")
+        str | None, typer.Option(help="Language code of the target; the file's ending if left out.")
     ] = None,
     valid: Annotated[int | None, typer.Option(min=1, help="Validation pairs; 2 % (20 to 1,000) if left out.")] = None,
     test: Annotated[int | None, typer.Option(min=1, help="Test pairs; 2 % (20 to 1,000) if left out.")] = None,
@@ -40,8 +40,8 @@ def command(
     languages = _languages(source, target, source_lang, target_lang)
     if languages == ("src", "tgt"):
         warnings.warn(
-            f"the endings of {source} and {target} name no languages, so these are called src and tgt. Scores and "
-            "alignments of Chinese, Japanese and others need to know: give --source-lang and --target-lang.",
+            f"the endings of {source} and {target} do not name the languages, so they are called src and tgt. "
+            "Scores and alignments depend on the language, as for Chinese: give --source-lang and --target-lang.",
             stacklevel=1,
         )
     split = split_corpus(source, target, valid, test)
@@ -101,7 +101,7 @@ def commented_config(values: dict[str, dict[str, Any]]) -> str:
     """A configuration file: the given settings, and all others as comments with their defaults."""
     from translate.config import Config
 
-    lines = ["# A configuration of `translate train`. Settings behind # are at their defaults."]
+    lines = ["# A configuration of `translate train`. Settings after # have their default values."]
     _write_section(lines, "", Config, values)
     return "\n".join(lines) + "\n"
 

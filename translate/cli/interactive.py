@@ -30,7 +30,7 @@ def command(
     device: DeviceOption = "auto",
     plugin: PluginOption = None,
 ) -> None:
-    """A prompt: type a sentence, see its translation, its rivals, and where the model looked."""
+    """Translate sentences typed at a prompt, with n-best lists and attention heat maps."""
     from rich.console import Console
 
     from translate.cli.options import load_translator
@@ -42,7 +42,7 @@ def command(
 
 
 class Session:
-    """What a prompt remembers."""
+    """The state of a prompt."""
 
     def __init__(self, translator: Translator, console: Console) -> None:
         self.translator = translator
@@ -68,7 +68,7 @@ class Session:
                 self.console.print()
                 continue
             except UnicodeDecodeError:
-                self.console.print("that is no UTF-8: type it again, or convert the file, for example with iconv")
+                self.console.print("that is not UTF-8: type it again, or convert the file, for example with iconv")
                 continue
             if line.strip() in (":quit", ":q"):
                 return
@@ -116,7 +116,7 @@ class Session:
         except KeyboardInterrupt:
             self.console.print("stopped")
             return
-        except UserError as error:  # a beam that its groups do not divide, for instance
+        except UserError as error:  # for example, search.groups does not divide the beam
             self.console.print(str(error), markup=False)
             return
         self.last = (line, best[0])
@@ -135,7 +135,7 @@ class Session:
             )
 
     def _aligned(self) -> AlignedSentence | None:
-        """The last translation with its attention over words, or a word on why there is none."""
+        """The last translation with its attention over words, or None after a message that says why."""
         from translate.decoding.aligner import align_translation
 
         if self.last is None:
@@ -160,7 +160,7 @@ class Session:
         try:
             path = Path(name).expanduser()
             save_heatmap(path, aligned.word_weights, [*aligned.source_words, "</s>"], aligned.target_words)
-        except (UserError, RuntimeError) as error:  # RuntimeError: ~somebody whom the system does not know
+        except (UserError, RuntimeError) as error:  # RuntimeError: ~name of an unknown user
             self.console.print(str(error), markup=False)
             return
         self.console.print(f"saved {path}", markup=False, soft_wrap=True)

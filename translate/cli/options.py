@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from translate.decoding.translator import Translator
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as `translate train` made it.")]
-BeamOption = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. The run's own if left out.")]
+BeamOption = Annotated[
+    int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. The run's setting if left out.")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a setting of the search, as in search.stop=full. Repeatable."
-    ),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a search setting, as in search.stop=full. Repeatable."),
 ]
 
 
@@ -39,7 +39,7 @@ PluginOption = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=_load_plugins,
-        help="A Python file with members of your own for the zoo. Repeatable.",
+        help="A Python file that adds your own members to the zoo. Repeatable.",
     ),
 ]
 
@@ -67,5 +67,5 @@ def find_device(name: str) -> torch.device:
     from translate.errors import UserError
 
     if name not in ("auto", "cpu", "cuda", "mps"):
-        raise UserError(f"--device {name}: there are auto, cpu, cuda and mps.")
+        raise UserError(f"--device {name}: choose auto, cpu, cuda or mps.")
     return resolve_device(name)

@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr."""
+"""Progress of a long command, on stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SECONDS = {True: 0.5, False: 10.0}  # between two reports, on a terminal and el
 
 
 class SentenceProgress:
-    """Sentences and their speed: one line that changes on a terminal, now and then a line elsewhere."""
+    """Number of sentences and speed: one line that is updated on a terminal, a line every ten seconds elsewhere."""
 
     def __init__(self, stream: TextIO, shown: bool) -> None:
         self.stream = stream
@@ -19,7 +19,7 @@ class SentenceProgress:
         self.written = False
 
     def show(self, done: int) -> None:
-        """Tell of so many sentences, if it is time."""
+        """Report the number of sentences done, if the last report is old enough."""
         now = time.monotonic()
         if not self.shown or now - self.last < _SECONDS[self.terminal]:
             return
@@ -30,6 +30,6 @@ class SentenceProgress:
         self.stream.flush()
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the line on a terminal."""
         if self.written and self.terminal:
             self.stream.write("\n")

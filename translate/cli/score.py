@@ -22,7 +22,7 @@ def command(
     plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """The log probability of given translations: per line the sum, the number of pieces and the mean over them."""
+    """The log probability of given translations: for each line the sum, the number of pieces and the mean per piece."""
     import json
     import math
     import sys

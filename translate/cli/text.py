@@ -25,31 +25,35 @@ def command(
     nbest: Annotated[int, typer.Option(min=1, help="Translations per line, best first.")] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Put the score and a tab before each.")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching; see --temperature.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="With --sample: below 1 the draw is tamer.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from so many of the likeliest pieces.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="With --sample: below 1, likely pieces are drawn more often.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from the K likeliest pieces only.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="With --sample: draw from the likeliest with this probability together.")
+        float | None,
+        typer.Option(help="With --sample: draw from the likeliest pieces with this total probability only."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: another seed gives another draw.")] = None,
     ensemble: Annotated[
         list[Path] | None, typer.Option(metavar="RUN", help="Average the probabilities with this run's. Repeatable.")
     ] = None,
     rerank: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="A run of the other direction that ranks the beam again.")
+        Path | None, typer.Option(metavar="RUN", help="A run of the reverse direction that reranks the beam.")
     ] = None,
     rerank_weight: Annotated[
         float | None, typer.Option(min=0.0, help="With --rerank: how much its score counts; 1 if left out.")
     ] = None,
-    prefix: Annotated[Path | None, typer.Option(help="A file: how the translation of each line starts.")] = None,
+    prefix: Annotated[Path | None, typer.Option(help="A file with the start of each line's translation.")] = None,
     require: Annotated[
-        Path | None, typer.Option(help="A file: what the translation of each line must hold, separated by tabs.")
+        Path | None,
+        typer.Option(help="A file with the words that each line's translation must contain, separated by tabs."),
     ] = None,
     ban: Annotated[list[str] | None, typer.Option(metavar="WORD", help="Never write this. Repeatable.")] = None,
     keep_entities: Annotated[
-        bool, typer.Option("--keep-entities", help="E-mail addresses, URLs and numbers come through as they are.")
+        bool, typer.Option("--keep-entities", help="Copy e-mail addresses, URLs and numbers unchanged.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Go on where --output ends.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Continue after the last line of --output.")] = False,
     settings: SetOption = None,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,
@@ -64,13 +68,13 @@ def command(
     from translate.errors import UserError
 
     if append and output is None:
-        raise UserError("--append goes on with a file: name it with --output.")
+        raise UserError("--append continues a file: name it with --output.")
     if rerank is None and rerank_weight is not None:
         raise UserError("--rerank-weight belongs to --rerank RUN: add it.")
     _check_files(output, [path for path in (file, prefix, require) if path is not None])
     with joined() as world:
         if world.size > 1 and Path("-") in (file, prefix, require):
-            raise UserError("Several processes share a file: give one instead of stdin.")
+            raise UserError("Several processes cannot share stdin: give a file.")
         place = world.device(find_device(device))
         translator = load_translator(run, beam, place, settings, ensemble or ())
         translator.search = change_search(
@@ -145,7 +149,7 @@ class Lines:
     def _answer(
         self, lines: list[str], first_line: int, prefixes: list[str] | None, required: list[list[str]] | None
     ) -> str:
-        """The answers to some lines, as text; each line has as many."""
+        """The translations of some lines as text, the same number for each line."""
         from translate.decoding.rerank import rerank
 
         search = self.translator.search
@@ -165,20 +169,20 @@ class Lines:
 
 
 def _check_files(output: Path | None, inputs: Sequence[Path]) -> None:
-    """Refuse to write over what is read, and to read one stdin twice."""
+    """Refuse to overwrite an input, and to read stdin twice."""
     from translate.errors import UserError
 
     if inputs.count(Path("-")) > 1:
         raise UserError("Only one of FILE, --prefix and --require can be -, stdin.")
     for path in inputs:
         if output is not None and output.is_file() and path.is_file() and output.samefile(path):
-            raise UserError(f"--output {output} is a file that is read: its lines would be lost. Give another name.")
+            raise UserError(f"--output {output} is also an input: its lines would be lost. Give another name.")
 
 
 class OutputFile:
-    """Where answers go: stdout, or a file that is opened when the first of them is there.
+    """The output: stdout, or a file that is opened for the first answer.
 
-    Until then a file of that name stays as it was: a mistake in the input costs nothing.
+    Until then an existing file stays unchanged: a mistake in the input loses nothing.
     """
 
     def __init__(self, output: Path | None, going_on: bool) -> None:
@@ -193,7 +197,7 @@ class OutputFile:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
-            self.write("")  # no line at all is an empty file
+            self.write("")  # without any line the file is empty
         if self.path is not None and self.file is not None:
             with self._named_errors():
                 self.file.close()
@@ -202,7 +206,7 @@ class OutputFile:
         return self.path is None and self.file is not None and self.file.isatty()
 
     def write(self, text: str) -> None:
-        """Some answers, at once."""
+        """Write some answers at once, and flush."""
         with self._named_errors():
             if self.file is None:
                 assert self.path is not None
@@ -217,6 +221,6 @@ class OutputFile:
         try:
             yield
         except OSError as error:
-            if self.path is None:  # a pipe that was closed, for which there is another place
+            if self.path is None:  # a closed pipe, which main() handles
                 raise
             raise UserError(f"{self.path}: cannot be written: {error.strerror}.") from None

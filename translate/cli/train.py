@@ -26,7 +26,7 @@ def command(
         Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --run; start it if there is none.")
+        bool, typer.Option("--resume", help="Continue the run in --run; start it if there is none.")
     ] = False,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Train the other direction: source and target swapped.")
@@ -51,7 +51,7 @@ def command(
     try:
         train(settings, Run(path), resume, not no_test, reporter)
     except UserError as error:
-        if follows:  # it may be this machine's own trouble, of which the first process knows nothing
+        if follows:  # the cause may be this machine, and the first process would not report it
             raise UserError(f"process {os.environ['RANK']}: {error}") from None
         raise
     except Stopped as stop:

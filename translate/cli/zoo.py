@@ -22,37 +22,37 @@ class Extra(NamedTuple):
 EXTRAS = {
     "model.attention.heads=N": Extra(
         "α_h = attend(q_h, k_h);  c = W [c_1; …; c_N]",
-        "Several looks side by side, each with its share of the width; weights shown are their mean.",
+        "Several attention heads in parallel, each on its part of the width; the weights shown are their mean.",
         "Vaswani et al. 2017, section 3.2.2",
     ),
     "model.attention.hops=N": Extra(
         "q' = tanh(W [q; c]);  c = attend(q')",
-        "Several looks one after the other: what was found joins the query and asks again.",
+        "Several attention steps in sequence: each context is combined with the query for the next one.",
         "Sukhbaatar et al. 2015",
     ),
     "model.attention.per_feature=true": Extra(
         "c_d = Σ_s α_sd v_sd,  one softmax for each d",
-        "Each dimension of the memory looks for itself; slow, and weights shown are the mean.",
+        "Each dimension of the memory has its own weights; slow, and the weights shown are the mean.",
         "Choi et al. 2018",
     ),
     "model.attention.coverage=true": Extra(
         "k_ts = k_s + w Σ_{t' < t} α_t's;  loss + λ Σ_s min(α_ts, Σ_{t' < t} α_t's)",
-        "The score knows where one has looked; against repeated and forgotten words.",
+        "The score reads the sum of earlier weights; this reduces repeated and omitted words.",
         "See et al. 2017, eq. 10-12; Tu et al. 2016",
     ),
     "model.decoder.copy=true": Extra(
-        "p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s;  what falls on </s> goes to p_vocabulary",
-        "A pointer passes rare names and numbers through; needs tokenizer.joint.",
+        "p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s;  the weight on </s> goes to p_vocabulary",
+        "A pointer copies rare names and numbers from the source; needs tokenizer.joint.",
         "See et al. 2017, eq. 8-9; Merity et al. 2017",
     ),
     "model.decoder.cell=lstm": Extra(
         "s_t, m_t = LSTM(x_t, s_{t−1}, m_{t−1})",
-        "Every decoder with a cell beside its state, at a third more products.",
+        "An LSTM in place of the GRU in any decoder; a third more multiplications.",
         "Hochreiter and Schmidhuber 1997",
     ),
     "model.encoder.layers=N, model.encoder.residual=true": Extra(
         "m^l = m^{l−1} + RNN^l(m^{l−1})",
-        "Deeper readers; residuals keep them trainable.",
+        "A deeper encoder; residual connections keep it trainable.",
         "Wu et al. 2016, section 3.1",
     ),
     "model.encoder.layer_norm=true, model.decoder.layer_norm=true": Extra(
@@ -67,17 +67,17 @@ EXTRAS = {
     ),
     "model.encoder.word_dropout=P, model.decoder.word_dropout=P": Extra(
         "x_s = 0 with probability P",
-        "Whole words go unseen, so that neighbours learn to speak for them.",
+        "Whole words are masked, so that the model learns to use their context.",
         "Sennrich et al. 2016 (WMT)",
     ),
     "model.encoder.self_attention=true": Extra(
         "m' = LN(m + W softmax(q kᵀ / √d) v)",
-        "Positions of the source look at each other before the decoder looks at them.",
+        "Positions of the source attend to each other before the decoder attends to them.",
         "Vaswani et al. 2017, eq. 1",
     ),
     "model.encoder.reverse=true": Extra(
         "h_s = RNN(x_s, h_{s+1})",
-        "Read the source from its end; positions stay where they are.",
+        "Reads the source from its end; each state keeps the position of its token.",
         "Sutskever et al. 2014, section 3.3",
     ),
 }
@@ -100,13 +100,13 @@ def command(plugin: PluginOption = None) -> None:
         for name, member in members.items():
             show(name, member.formula, f"{member.summary} {member.when} [{member.paper}]")
         console.print()
-    console.print(Text("beside them, with any member unless it is refused with a reason", style="bold"))
+    console.print(Text("options that go with any member, unless they are refused with a reason", style="bold"))
     for setting, extra in EXTRAS.items():
         show(setting, extra.formula, f"{extra.summary} [{extra.paper}]")
 
 
 def zoo() -> dict[str, Mapping[str, Declaration]]:
-    """Every table of the algebra, under the setting that chooses from it."""
+    """Every family of members, by the setting that chooses from it."""
     from translate.config.members import MEMBERS
 
     return {f"model.{setting}": members for setting, members in MEMBERS.items()}

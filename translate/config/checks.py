@@ -1,4 +1,4 @@
-"""Rules that one value alone cannot break: what has no meaning together is refused, with what to change."""
+"""Rules across settings: combinations without meaning are refused, and the message says what to change."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def check_data(data: DataConfig) -> None:
     if data.weights is not None and len(data.weights) != len(data.train_stems):
         raise ValueError(f"{len(data.weights)} weights for {len(data.train_stems)} corpora in train; give one for each")
     if data.columns[0] == data.columns[1]:
-        raise ValueError("columns must be two different ones")
+        raise ValueError("columns must be two different numbers")
 
 
 def check_tokenizer(tokenizer: TokenizerConfig) -> None:
     if tokenizer.spells_bytes and tokenizer.vocabulary < 300:
         raise ValueError("vocabulary must be at least 300 with byte_fallback, which takes 256 pieces of it")
     if tokenizer.nbest > 1 and tokenizer.kind != "unigram":
-        raise ValueError(f"nbest > 1 needs kind = 'unigram': '{tokenizer.kind}' knows one way to spell a sentence only")
+        raise ValueError(
+            f"nbest > 1 needs kind = 'unigram': '{tokenizer.kind}' has one segmentation of a sentence only"
+        )
 
 
 def check_encoder(encoder: EncoderConfig) -> None:
@@ -47,7 +49,8 @@ def check_attention(attention: AttentionConfig) -> None:
         raise ValueError("per_feature = true gives every dimension a head of its own; set heads = 1")
     if SCOPES[attention.scope].blends and SELECTIONS[attention.selection].takes_one_position:
         raise ValueError(
-            f"scope = '{attention.scope}' blends two looks, selection = '{attention.selection}' takes one position; "
+            f"scope = '{attention.scope}' blends two sets of weights, "
+            f"selection = '{attention.selection}' takes one position; "
             f"use {_selections_of_weights()}, or another scope"
         )
 
@@ -62,7 +65,7 @@ def check_model(model: ModelConfig) -> None:
     if scores is not None and score not in scores:
         why = DECODERS[kind].reasons.get("score", f"works with {either(scores)} only")
         raise ValueError(
-            f"decoder.kind = '{kind}' {why}: attention.score = '{score}' has no place in it; "
+            f"decoder.kind = '{kind}' {why}: attention.score = '{score}' does not fit; "
             f"use attention.score = {either(scores)}"
         )
     if model.attention.heads > 1:
@@ -107,12 +110,12 @@ def _check_without_attention(model: ModelConfig) -> None:
     if not summary.informs:
         others = either(name for name, other in SUMMARIES.items() if other.informs)
         raise ValueError(
-            f"decoder.kind = '{kind}' knows the source by its summary alone, and encoder.summary = '{summary.name}' "
-            f"is none; use {others}"
+            f"decoder.kind = '{kind}' reads only the summary of the source, and encoder.summary = "
+            f"'{summary.name}' is empty; use {others}"
         )
     if model.decoder.copy:
         raise ValueError(
-            f"decoder.copy = true copies what attention points to, and decoder.kind = '{kind}' has none; "
+            f"decoder.copy = true copies what attention points to, and decoder.kind = '{kind}' has no attention; "
             "use another decoder"
         )
     if model.encoder.self_attention and not summary.reads_memory:
@@ -162,13 +165,13 @@ def check_together(config: Config) -> None:
     score = SCORES[config.model.attention.score]
     if score.needs_max_length and config.model.attends and not config.data.max_length:
         raise ValueError(
-            f"model.attention.score = '{score.name}' has weights for each position and needs to know how many there "
-            "are; set data.max_length"
+            f"model.attention.score = '{score.name}' has weights for each position, whose number is data.max_length; "
+            "set data.max_length"
         )
 
 
 def check_search(search: SearchConfig, required: bool = False) -> None:
-    """Refuse what a search could not do, with `required` words or without; a ValueError says why."""
+    """Refuse search settings that do not work together, with `required` words or without."""
     beam, groups, required = search.beam, search.groups, required or search.keep_entities
     if beam % groups:
         raise ValueError(
@@ -177,12 +180,11 @@ def check_search(search: SearchConfig, required: bool = False) -> None:
         )
     if required and search.sample:
         raise ValueError(
-            "required words (search.keep_entities among them) are searched for, not drawn; "
-            "leave out search.sample (--sample)"
+            "required words (also those of search.keep_entities) need beam search; leave out search.sample (--sample)"
         )
     if required and groups > 1:
         raise ValueError(
-            f"search.groups = {groups} and required words (search.keep_entities among them) both share out the beam; "
+            f"search.groups = {groups} and required words (also those of search.keep_entities) both divide the beam; "
             "set search.groups = 1 or leave out the required words"
         )
 
@@ -190,7 +192,7 @@ def check_search(search: SearchConfig, required: bool = False) -> None:
 def _check_guided(config: Config) -> None:
     if not config.model.attends:
         raise ValueError(
-            f"train.guided.links teaches attention, and decoder.kind = '{config.model.decoder.kind}' has none; "
+            f"train.guided.links teaches attention, and decoder.kind = '{config.model.decoder.kind}' has no attention; "
             "use another decoder"
         )
     selection = SELECTIONS[config.model.attention.selection]

@@ -1,4 +1,4 @@
-"""What settings know of the members of the zoo: the kinds of rows in members.py.
+"""What settings know about the members of the zoo: the types of the rows in members.py.
 
 The classes under translate/models declare all of it; their bases explain each part.
 """
@@ -55,7 +55,7 @@ class SelectionDeclaration(Declaration):
     takes_one_position: bool
 
 
-# For each setting that names a member: the optional settings of which the member says whether it supports them.
+# For each setting that names a member: the optional settings that the member supports or not.
 OPTIONAL = {
     "encoder.kind": (
         *("encoder.layers", "encoder.residual", "encoder.layer_norm", "encoder.variational", "encoder.reverse"),
@@ -69,7 +69,7 @@ OPTIONAL = {
     "attention.scope": ("attention.window",),
     "attention.selection": ("attention.per_feature",),
 }
-# Of these, with a member that does not support them, any value is accepted and has no effect.
+# Those of them that accept any value, without effect, where the member does not support them.
 WITHOUT_EFFECT = ("decoder.input_feeding", "attention.window")
 # Widths that heads may have to share.
 WIDTHS = ("encoder.output_width", "decoder.width", "attention.width")

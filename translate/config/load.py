@@ -1,4 +1,4 @@
-"""Reading settings: a TOML file, `key=value` overrides, and what is checked when they come together."""
+"""Reading settings: a TOML file, `key=value` overrides, and the checks of the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path}: not readable: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path}: not valid TOML: {error}. Of two text files `translate init DIR --source F --target F` makes one."
+            f"{path}: not valid TOML: {error}. `translate init DIR --source F --target F` writes a valid one."
         ) from None
     _make_absolute(tree, path.resolve().parent)
     given: dict[str, Any] = {}
@@ -61,12 +61,12 @@ def check_config(tree: Mapping[str, Any], origin: str, overridden: Sequence[str]
 
 
 def dump_config(config: Config) -> str:
-    """The configuration as TOML that `load_config` reads back to an equal one."""
+    """The configuration as TOML; `load_config` of it gives an equal one."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
 def change_search(search: SearchConfig, **changes: Any) -> SearchConfig:
-    """Search settings with some of them changed and checked again; those that are None stay."""
+    """Search settings with some changed and checked again; None means unchanged."""
     given = {name: value for name, value in changes.items() if value is not None}
     try:
         return SearchConfig.model_validate({**search.model_dump(), **given})

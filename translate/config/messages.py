@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in plain words: where it stands, what was found, and what is allowed."""
+"""What is wrong with a setting, in plain words: where it is, what was found, and what is allowed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def explain(key: str, problem: Any) -> str:
 
 
 def where(key: str, problem: Any, origin: str, overridden: Sequence[str]) -> str:
-    """Who gave the setting at `key`; a check of several settings together may concern both."""
+    """Whether the file or the command line gave the setting at `key`; a check across settings may concern both."""
     inside = any(not key or leaf.startswith(f"{key}.") for leaf in overridden)
     if problem["type"] == "value_error" and inside:
         return f"{origin} with the command line"

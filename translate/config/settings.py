@@ -19,7 +19,7 @@ from translate.config.declarations import either
 from translate.config.members import DECODERS, ENCODERS, MEMBERS
 
 HUB_PREFIX = "hub:"
-# pydantic's own old `copy` has long been `model_copy`; the setting of that name may take its place.
+# pydantic has replaced its `copy` by `model_copy`, so a setting may have that name.
 warnings.filterwarnings("ignore", message='Field name "copy" in "DecoderConfig" shadows')
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 Weight = Annotated[float, Field(gt=0.0, le=1000.0)]
@@ -28,7 +28,7 @@ Column = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True)
 class MemberOf:
-    """The name of a member of a family: one of those that there are when the setting is read, plugins' too."""
+    """The name of a member of a family, including the members of plugins that are loaded by then."""
 
     setting: str
 
@@ -57,7 +57,7 @@ class DataConfig(Section):
     """Stem of the training files: "train" means train.L1 and train.L2, or train.tsv, train.jsonl, train.parquet.
     A list of stems, as in ["train", "back"], trains on all of them."""
     weights: list[Weight] | None = None
-    """How often each corpus of a list is seen in an epoch: 2 is twice, 0.5 another half each time. Once if left out."""
+    """How often each corpus of a list is used per epoch: 2 is twice, 0.5 a different half each time. 1 if left out."""
     valid: str = "valid"
     """Stem of the validation files."""
     test: str = "test"
@@ -95,7 +95,7 @@ class TokenizerConfig(Section):
     kind: Literal["unigram", "bpe", "word", "char"] = "unigram"
     """What a piece is: a subword by one of two models, a whole word between spaces, a character."""
     vocabulary: int = Field(8000, ge=16)
-    """Most pieces a vocabulary may have; a small corpus gets fewer."""
+    """Largest number of pieces in a vocabulary; a small corpus gets fewer."""
     joint: bool = True
     """One vocabulary for both languages."""
     byte_fallback: bool = True
@@ -104,13 +104,13 @@ class TokenizerConfig(Section):
     """Unicode normalisation before segmentation; "identity" does none. Always, control characters, line separators,
     U+FEFF and "▁" become spaces, and several spaces become one."""
     nbest: int = Field(1, ge=1, le=512)
-    """unigram: in each epoch, spell a sentence in one of its so many likeliest ways (Kudo 2018); 1 is off."""
+    """unigram: in each epoch, draw a sentence's segmentation from this many likeliest ones (Kudo 2018); 1 is off."""
     nbest_alpha: float = Field(0.2, ge=0.0)
-    """nbest: how much likelier spellings are preferred; 0 not at all."""
+    """nbest: how strongly likelier segmentations are preferred; 0 is not at all."""
 
     @property
     def spells_bytes(self) -> bool:
-        """Whether there are pieces for bytes: a word that is not in a vocabulary of words stays unknown."""
+        """Whether there are pieces for bytes; a vocabulary of whole words has none."""
         return self.byte_fallback and self.kind != "word"
 
     @model_validator(mode="after")
@@ -127,7 +127,7 @@ class EmbeddingConfig(Section):
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     """Dropout on the embeddings of both sides."""
     tied: Literal["none", "two", "three"] = "two"
-    """Which matrices are one: "two" target embeddings and output layer, "three" also the source embeddings."""
+    """Which matrices are shared: "two" target embeddings and output layer, "three" also the source embeddings."""
 
 
 class EncoderConfig(Section):
@@ -144,17 +144,17 @@ class EncoderConfig(Section):
     variational: bool = False
     """Draw dropout once per sentence instead of once per position, and drop in the recurrence too."""
     word_dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Share of source pieces that the encoder does not get to see while it learns."""
+    """Share of source pieces whose embeddings are set to zero in training."""
     residual: bool = False
-    """Each layer after the first adds to what it reads instead of replacing it."""
+    """Each layer after the first adds its output to its input."""
     layer_norm: bool = False
     """Layer normalisation inside the recurrence."""
     self_attention: bool = False
     """One residual layer of self-attention over the memory."""
     reverse: bool = False
-    """gru, lstm: read the source from its end, so that its first words are the freshest."""
+    """gru, lstm: read the source from right to left, so that its first words are read last."""
     summary: Annotated[str, MemberOf("encoder.summary")] = "last"
-    """The one vector of the source that starts the decoder."""
+    """The vector of the source from which the decoder's state starts."""
 
     @property
     def output_width(self) -> int:
@@ -168,12 +168,12 @@ class EncoderConfig(Section):
 
 
 class AttentionConfig(Section):
-    """Where the decoder looks."""
+    """How the decoder attends to the source."""
 
     score: Annotated[str, MemberOf("attention.score")] = "additive"
     """How well a query fits a position; `translate zoo` shows the formulas."""
     scope: Annotated[str, MemberOf("attention.scope")] = "global"
-    """Which positions compete."""
+    """Which positions can get weight."""
     selection: Annotated[str, MemberOf("attention.selection")] = "soft"
     """How scores become weights."""
     width: int = Field(256, ge=1)
@@ -181,21 +181,21 @@ class AttentionConfig(Section):
     window: int = Field(5, ge=1)
     """Half-width of the window around the centre, for every scope but global."""
     heads: int = Field(1, ge=1)
-    """Looks side by side, each with its share of the width."""
+    """Number of attention heads, each on its part of the width."""
     hops: int = Field(1, ge=1, le=16)
-    """Looks one after the other: what was found joins the query and asks again."""
+    """Number of attention steps in sequence: each context is combined with the query for the next one."""
     per_feature: bool = False
     """One set of weights for each dimension of the memory instead of one for all."""
     coverage: bool = False
-    """Tell the score how much each position has been looked at already."""
+    """The score reads how much weight each position has received so far."""
     coverage_loss: float = Field(0.1, ge=0.0)
-    """coverage: weight of the loss on looking again where one has looked."""
+    """coverage: weight of the loss on attending to the same position again."""
     temperature: float = Field(1.0, gt=0.0)
     """hard_gumbel: temperature of the draw at the start."""
     temperature_end: float = Field(0.3, gt=0.0)
     """hard_gumbel: temperature at the end; it falls geometrically."""
     entropy: float = Field(0.01, ge=0.0)
-    """hard_reinforce: weight of the bonus for keeping the draw open."""
+    """hard_reinforce: weight of the entropy bonus, which keeps the choice of positions random."""
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
@@ -213,19 +213,19 @@ class DecoderConfig(Section):
     width: int = Field(256, ge=1)
     """Width of the state."""
     layers: int = Field(1, ge=1)
-    """Number of layers; the top one asks, the context enters the first."""
+    """Number of layers; the query comes from the top one, the context enters the first."""
     dropout: float = Field(0.1, ge=0.0, lt=1.0)
     """Dropout between layers and before the output layer."""
     variational: bool = False
     """Draw dropout between layers once per sentence, and drop in the recurrence too."""
     word_dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Share of the words read back that the decoder does not get to see while it learns."""
+    """Share of the decoder's input pieces whose embeddings are set to zero in training."""
     layer_norm: bool = False
     """Layer normalisation inside the recurrence."""
     input_feeding: bool = True
     """luong: feed the attentional vector into the next step. Without it training needs no loop."""
     copy: bool = False  # type: ignore[assignment]
-    """Mix in a pointer that copies source pieces where attention looks; needs a joint vocabulary."""
+    """Add a pointer that copies source pieces by their attention weights; needs a joint vocabulary."""
 
 
 class ModelConfig(Section):
@@ -262,18 +262,18 @@ class TeacherForcingConfig(Section):
     end: float = Field(0.0, ge=0.0, le=1.0)
     """Share at the end of a linear or inverse sigmoid schedule."""
     unit: Literal["token", "sentence", "batch"] = "token"
-    """What one coin decides."""
+    """What one random choice covers."""
     feed: Literal["sample", "argmax"] = "sample"
     """The model's own word: drawn from its distribution, or the likeliest."""
 
 
 class GuidedConfig(Section):
-    """Given word links as a second thing to learn, by the attention (Chen et al. 2016)."""
+    """Given word links as a second training target, for the attention (Chen et al. 2016)."""
 
     links: str | None = None
     """A file of links of the training pairs, line by line: Pharaoh (source-target, from 0), or any that `aer` reads."""
     weight: float = Field(0.5, gt=0.0)
-    """How much a target token's links count beside its word."""
+    """Weight of the loss on a target token's links, against 1 for the loss on the token."""
 
 
 class TrainConfig(Section):
@@ -289,9 +289,9 @@ class TrainConfig(Section):
     """Where to compute; "auto" takes CUDA, then Apple's mps, then the CPU."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Arithmetic of the matrix products; "auto" is bf16 or fp16 on CUDA and fp32 elsewhere. On a CPU that multiplies in
-    bf16 itself, as `translate doctor` tells, "bf16" trains faster than fp32."""
+    bf16 itself, as `translate doctor` shows, "bf16" trains faster than fp32."""
     compile: bool = False
-    """Compile the decoder's step by torch.compile; costs a minute or two at the start and pays on GPUs, if at all."""
+    """Compile the decoder's step by torch.compile; takes a minute or two at the start, and may be faster on GPUs."""
     threads: int = Field(0, ge=0)
     """CPU threads; 0 takes one for each core. It is part of the run: another number gives other roundings."""
     batch_tokens: int = Field(2000, ge=1)
@@ -299,13 +299,13 @@ class TrainConfig(Section):
     accumulate: int = Field(1, ge=1)
     """Batches per update."""
     optimizer: Literal["adam", "adamw", "sgd", "adadelta"] = "adam"
-    """Optimizer; sgd and adadelta want a learning rate near 1."""
+    """Optimizer; sgd and adadelta need a learning rate near 1."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
     """Decay of Adam's two averages."""
     momentum: float = Field(0.0, ge=0.0, lt=1.0)
-    """sgd: share of the last step that is taken again."""
+    """sgd: share of the previous update that is added to the next."""
     rho: float = Field(0.95, ge=0.0, lt=1.0)
     """adadelta: decay of its averages."""
     epsilon: float | None = Field(None, gt=0.0)
@@ -331,7 +331,7 @@ class TrainConfig(Section):
     teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
     """Scheduled sampling."""
     guided: GuidedConfig = GuidedConfig()
-    """Links that attention is taught."""
+    """Word links as a training target for attention."""
     valid_every: int = Field(500, ge=1)
     """Updates between validations; each is followed by a checkpoint."""
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
@@ -369,43 +369,44 @@ class SearchConfig(Section):
     alpha: float = Field(0.6, ge=0.0)
     """The exponent of "wu"."""
     coverage_penalty: float = Field(0.0, ge=0.0)
-    """Weight of a penalty on source pieces that attention has passed over (Wu et al. 2016, eq. 14); 0 is off."""
+    """Weight of a penalty on source pieces that got little attention (Wu et al. 2016, eq. 14); 0 is off."""
     stop: Literal["exact", "first", "full"] = "exact"
-    """When a sentence is done: nothing open can win any more, as many have ended as are asked for, all have ended."""
+    """When a sentence is done: "exact" no open hypothesis can still become one of the best, "first" as many have ended
+    as are wanted, "full" all have ended."""
     length_ratio: float = Field(2.0, gt=0.0)
     """Longest translation: length_ratio × source pieces + length_extra; lengths count the end symbol."""
     length_extra: int = Field(10, ge=1)
     """See length_ratio."""
     max_length: int = Field(0, ge=0)
-    """Longest translation, whatever the source; 0 means no limit but the one above."""
+    """Longest translation, for any source; 0 means no limit other than that of length_ratio."""
     min_ratio: float = Field(0.0, ge=0.0)
     """Shortest translation: min_ratio × source pieces."""
     min_length: int = Field(0, ge=0)
-    """Shortest translation, whatever the source."""
+    """Shortest translation, for any source."""
     no_repeat_ngram: int = Field(0, ge=0)
-    """No row of so many pieces comes twice in a translation; 0 is off."""
+    """No sequence of this many pieces occurs twice in a translation; 0 is off."""
     banned: tuple[str, ...] = ()
-    """Words and phrases that are never written, however they are cut into pieces."""
+    """Words and phrases that are never written, in any segmentation."""
     groups: int = Field(1, ge=1)
-    """Parts of the beam, each of which avoids what those before it write (Vijayakumar et al. 2018)."""
+    """Number of groups in the beam; each avoids the pieces of earlier groups (Vijayakumar et al. 2018)."""
     diversity: float = Field(0.5, ge=0.0)
-    """groups: what a piece loses for each time a group before has chosen it at the same step."""
+    """groups: penalty on a piece for each time an earlier group has chosen it at the same step."""
     sample: bool = False
     """Draw translations instead of searching for the likeliest."""
     temperature: float = Field(1.0, gt=0.0)
-    """sample: log probabilities are divided by it; below 1 the draw is tamer."""
+    """sample: log probabilities are divided by it; below 1, likely pieces are drawn more often."""
     top_k: int = Field(0, ge=0)
-    """sample: only so many of the likeliest pieces are drawn from; 0 means all."""
+    """sample: draw from this many likeliest pieces only; 0 means all."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
-    """sample: only the likeliest pieces that together have this probability are drawn from."""
+    """sample: draw from the likeliest pieces with this total probability only."""
     seed: int = Field(1, ge=0, lt=2**31)
-    """sample: the same seed, line number and step give the same draw, whatever the batch."""
+    """sample: the same seed, line number and step give the same draw in any batch."""
     replace_unknown: bool = True
     """tokenizer.kind = "word": write the source word that attention points to in place of an unknown word."""
     keep_entities: bool = False
-    """E-mail addresses, URLs and numbers of the source must come in the translation as they are."""
+    """E-mail addresses, URLs and numbers of the source must appear unchanged in the translation."""
     int8: bool = False
-    """Form the decoder's products in 8 bits: faster on a CPU, a little less exact."""
+    """Compute the decoder's matrix products in 8 bits: faster on a CPU, a little less exact."""
     max_source: int = Field(512, ge=1)
     """Source pieces beyond this are cut off, with a warning."""
     batch_tokens: int = Field(4000, ge=1)
@@ -413,7 +414,7 @@ class SearchConfig(Section):
 
 
 class LoggingConfig(Section):
-    """What training tells about itself."""
+    """What training reports."""
 
     every: int = Field(50, ge=1)
     """Updates between two lines of metrics.jsonl."""
@@ -453,7 +454,7 @@ def settings_of(key: str) -> type[Section] | None:
 
 
 def choices(section: type[Section], name: str) -> tuple[str, ...]:
-    """The names a setting may take; none where it takes something else."""
+    """The names a setting may take; empty if its values are not names."""
     field = section.model_fields[name]
     for given in field.metadata:
         if isinstance(given, MemberOf):

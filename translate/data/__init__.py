@@ -1,1 +1,1 @@
-"""Pairs as piece ids on disk, and the batches made of them."""
+"""Pairs as piece ids on disk, and batches of them."""

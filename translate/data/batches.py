@@ -1,4 +1,4 @@
-"""Batches of a token budget, in an order that depends on seed and epoch alone and can be taken up anywhere."""
+"""Batches of a token budget, in an order that depends only on seed and epoch and can be resumed anywhere."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from translate.text.tokenizer import BOS, EOS, PAD
 
 Rows = NDArray[np.int64]
 Respell = Callable[[int, int, Any, Any], tuple[Any, Any]]
-"""Other pieces for the same text: from epoch, line and the pieces of both sides."""
+"""Another segmentation of a pair: from epoch, line and the pieces of both sides."""
 
 _POOL = 100_000  # pairs sorted by length together
-_FEW = 32  # pairs of which no batch is made smaller: it would lose too many of them
-_AHEAD = 4  # batches collated before they are asked for
-_TICK = 0.1  # seconds until the background thread sees that nobody wants its batches any more
+_FEW = 32  # batches of up to this many pairs are not rounded down: it would cost too many pairs
+_AHEAD = 4  # batches collated in advance
+_TICK = 0.1  # seconds between the background thread's checks of whether the stream is closed
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Batch:
     tgt_out: Tensor  # (B, T): pieces, EOS
     tgt_valid: Tensor  # (B, T)
     num_tokens: int
-    """Real target tokens, end symbols included; of a shard, those of the whole batch."""
+    """Number of real target tokens with end symbols; in a shard, that of the whole batch."""
     rows: Rows
-    """Where the pairs stand in their data set."""
+    """The rows of the pairs in their data set."""
 
     def to(self, device: torch.device | str, non_blocking: bool = True) -> Batch:
         """The batch on a device; the lengths stay on the CPU, where packing and masks of ranges need them."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pinned(self) -> Batch:
-        """The batch in memory from which a GPU can copy while the CPU goes on."""
+        """The batch in pinned memory, from which a GPU can copy while the CPU continues."""
         return self._moved(Tensor.pin_memory)
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
@@ -75,15 +75,15 @@ def _collated(pairs: Sequence[tuple[Any, Any]], rows: Rows) -> Batch:
 def collate_shard(
     dataset: PairDataset, rows: Rows, rank: int, size: int, epoch: int = 0, respell: Respell | None = None
 ) -> Batch:
-    """The share of one of `size` processes in a batch, dealt out so that all have like many tokens.
+    """The part of a batch for one of `size` processes; all parts have similar numbers of tokens.
 
-    The longest targets come first. Where there are fewer pairs than processes, some get a pair that does not count.
+    The longest targets come first. If there are fewer pairs than processes, some get a pair without valid tokens.
     """
     pairs: list[tuple[Any, Any]] = [dataset[int(row)] for row in rows]
     if respell is not None:
         pairs = [respell(epoch, int(dataset.lines[row]), *pair) for row, pair in zip(rows, pairs, strict=True)]
     by_length = np.argsort([-len(tgt) for _, tgt in pairs], kind="stable")
-    turns = np.arange(len(rows)) % (2 * size)  # there and back again: 0 1 2 2 1 0 0 1 2 …
+    turns = np.arange(len(rows)) % (2 * size)  # for three processes: 0 1 2 2 1 0 0 1 2 …
     mine = by_length[np.minimum(turns, 2 * size - 1 - turns) == rank]
     taken = mine if len(mine) else np.zeros(1, np.int64)
     batch = _collated([pairs[place] for place in taken], rows[taken])
@@ -92,7 +92,7 @@ def collate_shard(
 
 
 def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Sentences with their end symbols as (B, S), which of it is real, and the lengths (B,)."""
+    """Sentences with their end symbols (B, S), the mask of real tokens (B, S), and the lengths (B,)."""
     lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)  # (B,)
     padded = np.full((len(sentences), lengths.max(initial=0)), PAD, dtype=np.int64)  # (B, S)
     for row, sentence in enumerate(sentences):
@@ -103,9 +103,9 @@ def collate_source(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> tu
 
 
 def token_batches(lengths: NDArray[np.integer[Any]], budget: int, order: Rows) -> list[Rows]:
-    """Cut an order into runs whose count times longest is within the budget; what is longer by itself stands alone.
+    """Cut an order into batches whose count times longest is within the budget; a longer sentence is a batch alone.
 
-    Runs of more than a few are of a multiple of four, but for the last: products of so many rows run faster.
+    Large batches have a multiple of four sentences, except the last: products with such numbers of rows are faster.
     """
     ordered = lengths[order].astype(np.int64)
     batches = []
@@ -134,7 +134,7 @@ class BatchOrder:
         seed: int,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
-        """`weights` says of each pair how often it is seen in an epoch, by chance where that is no whole number."""
+        """`weights` is how often each pair is used per epoch; the fraction of a weight is a probability."""
         self.src_lengths = src_lengths
         self.longest = np.maximum(src_lengths, tgt_lengths)
         self.batch_tokens = batch_tokens
@@ -142,7 +142,7 @@ class BatchOrder:
         self.weights = weights
 
     def epoch(self, number: int) -> list[Rows]:
-        """All pairs by their weights, of like lengths together, the batches in random order."""
+        """The batches of an epoch, in random order: pairs of similar lengths, repeated by their weights."""
         generator = np.random.Generator(np.random.PCG64([self.seed, number]))
         rows = np.arange(len(self.longest))
         if self.weights is not None:
@@ -158,7 +158,7 @@ class BatchOrder:
 
 
 class _Prefetched(NamedTuple):
-    """A batch and the place of the one after it, or what went wrong."""
+    """A batch and the position of the next one, or an error."""
 
     batch: Batch | None
     epoch: int
@@ -167,10 +167,10 @@ class _Prefetched(NamedTuple):
 
 
 class BatchStream:
-    """The batches of epoch after epoch without end, collated ahead by a thread.
+    """The batches of all epochs, without end, collated in advance by a thread.
 
-    `epoch` and `position` tell where the next batch comes from; a stream made from them goes on with the same batches.
-    One of several processes gets its share of each.
+    `epoch` and `position` are those of the next batch; a stream made from them continues with the same batches. One of
+    several processes gets its part of each batch.
     """
 
     def __init__(
@@ -186,12 +186,12 @@ class BatchStream:
     ) -> None:
         if len(dataset) == 0:
             raise DataError(
-                "There are no pairs to make batches of. Check the corpus, data.max_length and data.max_ratio."
+                "There are no pairs to make batches from. Check the corpus, data.max_length and data.max_ratio."
             )
         self.epoch = epoch
         self.position = position
         self._queue: queue.Queue[_Prefetched] = queue.Queue(_AHEAD)
-        # The thread must not know the stream itself, or the stream would never be garbage.
+        # The thread must not hold a reference to the stream, or the stream would never be collected.
         stopped = threading.Event()
         collated = partial(collate_shard, dataset, rank=rank, size=size, respell=respell)
         work = (
@@ -247,7 +247,7 @@ def _prefetch(
 
 
 def _places(order: BatchOrder, epoch: int, position: int) -> Iterator[tuple[Rows, int, int, int]]:
-    """The rows of each batch from a place on, with its epoch and the place after it."""
+    """The rows of each batch from a position on, with its epoch and the next position."""
     while True:
         batches = order.epoch(epoch)
         for place in range(position, len(batches)):
@@ -268,5 +268,5 @@ def _put(out: queue.Queue[_Prefetched], item: _Prefetched, stopped: threading.Ev
 
 def _end(thread: threading.Thread, stopped: threading.Event) -> None:
     stopped.set()
-    if thread is not threading.current_thread():  # the collector may run in the very thread it ends
+    if thread is not threading.current_thread():  # the garbage collector may run in this thread
         thread.join()

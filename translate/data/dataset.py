@@ -28,7 +28,7 @@ Ids = NDArray[np.int32]
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
-_FORMAT = 1  # to be raised when the same text would be prepared to other ids or in another form
+_FORMAT = 1  # raise it when the same text gives other ids or another format
 _SCHEMA = pa.schema([("src", pa.list_(pa.int32())), ("tgt", pa.list_(pa.int32())), ("line", pa.int64())])
 _KEY = b"key"  # of the schema's metadata
 _CHUNK_PAIRS = 5000
@@ -37,7 +37,7 @@ _MOST_WORKERS = 8  # one thread reads and writes for all of them
 
 
 def content_key(fingerprint: str, source: Tokenizer, target: Tokenizer, data: DataConfig) -> str:
-    """The SHA-256 of all that decides what a corpus of this fingerprint is prepared to."""
+    """The SHA-256 of everything that the prepared pairs of a corpus depend on."""
     parts = {
         "format": _FORMAT,
         "corpus": fingerprint,
@@ -60,8 +60,8 @@ def prepare(
 ) -> FilterReport:
     """Write the corpus as piece ids to `path`, leaving out what the filters refuse.
 
-    `key` goes into the file, for `PairDataset.key`. Threads, by default one for each core, encode: what they do is done
-    in C++, which does not hold Python's lock. The file is the same for any number of them.
+    `key` goes into the file, for `PairDataset.key`. Threads, by default one per core, encode in C++ without Python's
+    lock. The file is the same for any number of threads.
     """
     workers = workers or min(_num_cores(), _MOST_WORKERS)
     report = FilterReport(data.max_length, data.max_ratio)
@@ -86,7 +86,7 @@ def prepare(
 
 
 class PairDataset:
-    """Pairs of piece ids, without start and end symbols, straight from a memory-mapped file."""
+    """Pairs of piece ids, without start and end symbols, from a memory-mapped file."""
 
     def __init__(self, source: Path | pa.Buffer) -> None:
         try:
@@ -98,15 +98,15 @@ class PairDataset:
         except (pa.ArrowException, OSError) as error:
             raise RunError(f"{source}: cannot be read as prepared pairs: {error}. Remove the file.") from None
         self.key: str = (reader.schema.metadata or {}).get(_KEY, b"").decode(errors="replace")
-        """What `prepare` was given: the same as that of other pairs if both are the same."""
+        """The key that `prepare` was given: equal for equal pairs."""
         self._ends = np.cumsum([batch.num_rows for batch in batches], dtype=np.int64).tolist()
         self._sides = [(_Lists(batch.column("src")), _Lists(batch.column("tgt"))) for batch in batches]
         self.lines: NDArray[np.int64] = _concatenated([batch.column("line").to_numpy() for batch in batches], np.int64)
         """The 1-based line number of each pair in its corpus."""
         self.src_lengths: Ids = _concatenated([src.lengths() for src, _ in self._sides], np.int32)
-        """Source pieces of each pair, and one for the end symbol."""
+        """Source pieces of each pair, plus one for the end symbol."""
         self.tgt_lengths: Ids = _concatenated([tgt.lengths() for _, tgt in self._sides], np.int32)
-        """Target pieces of each pair, and one for the end symbol."""
+        """Target pieces of each pair, plus one for the end symbol."""
 
     @classmethod
     def from_pairs(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> PairDataset:
@@ -145,7 +145,7 @@ class _Lists:
 
 
 def _chunks(pairs: Iterator[Pair]) -> Iterator[tuple[int, list[Pair]]]:
-    """Runs of pairs of bounded size, each with the line number of its first."""
+    """Chunks of pairs of bounded size, each with the line number of its first pair."""
     first, chunk, characters = 1, list[Pair](), 0
     for pair in pairs:
         chunk.append(pair)
@@ -160,11 +160,11 @@ def _chunks(pairs: Iterator[Pair]) -> Iterator[tuple[int, list[Pair]]]:
 def _encoded(
     source: Tokenizer, target: Tokenizer, data: DataConfig, schema: Any, chunk: tuple[int, list[Pair]]
 ) -> tuple[Any, list[tuple[Reason | None, int]]]:
-    """The record batch of a chunk's kept pairs, and how many pairs are left out for which reason, or kept."""
+    """The record batch of a chunk's kept pairs, and the number of pairs for each reason (None: kept)."""
     first, pairs = chunk
     src, src_lengths = source.encode_flat([pair.source for pair in pairs])
     tgt, tgt_lengths = target.encode_flat([pair.target for pair in pairs])
-    # There are far fewer pairs of lengths than pairs, and the rules stay in one place.
+    # Judge each pair of lengths once: there are far fewer of them than sentence pairs.
     lengths, which, counts = np.unique(src_lengths << 32 | tgt_lengths, return_inverse=True, return_counts=True)
     reasons = [why_left_out(both >> 32, both & 0xFFFFFFFF, data) for both in lengths.tolist()]
     kept = np.array([reason is None for reason in reasons])[which]
@@ -177,13 +177,13 @@ def _encoded(
 
 
 def _lists(values: Ids, lengths: NDArray[np.int64]) -> Any:
-    """A column of lists, given one after another."""
+    """A column of lists from their concatenated values."""
     offsets = np.concatenate(([0], lengths.cumsum())).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
 def _in_order(work: Callable[[Given], Made], items: Iterable[Given], workers: int) -> Generator[Made, None, None]:
-    """`map` on threads: the results in order, only so many items under way, and no thread left when it is closed."""
+    """`map` on threads: results in order, a bounded number of pending items, and no thread left after closing."""
     pending = deque[Future[Made]]()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="prepare")
     try:

@@ -1,7 +1,7 @@
-"""Subword regularisation (Kudo 2018): each epoch spells a sentence in one of its likeliest ways.
+"""Subword regularisation (Kudo 2018): each epoch draws one of the likeliest segmentations of a sentence.
 
-The choice is a function of (seed, epoch, line, side), by a generator of our own: sentencepiece's cannot be put back to
-where it was, and a resumed run must see what the undisturbed one would have seen.
+The choice is a function of (seed, epoch, line, side), by our own generator: sentencepiece's state cannot be restored,
+and a resumed run must get the same pieces as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from translate.text.tokenizer import Tokenizer
 
 
 class Spelling:
-    """Draws the spelling of a pair in an epoch."""
+    """Draws the segmentation of a pair in an epoch."""
 
     def __init__(
         self, source: Tokenizer, target: Tokenizer, number: int, alpha: float, seed: int, max_length: int
     ) -> None:
-        """`max_length` in pieces bounds what is drawn, as it bounds what is trained on; 0 means no limit."""
+        """`max_length` is the limit of training pairs in pieces; longer segmentations are not drawn. 0 is no limit."""
         self.tokenizers = source, target
         self.number, self.alpha, self.seed, self.max_length = number, alpha, seed, max_length
 
     def __call__(
         self, epoch: int, line: int, src: Sequence[int], tgt: Sequence[int]
     ) -> tuple[Sequence[int], Sequence[int]]:
-        """Other pieces for the same text."""
+        """Another segmentation of the pair."""
         return self._draw(epoch, line, 0, src), self._draw(epoch, line, 1, tgt)
 
     def _draw(self, epoch: int, line: int, side: int, ids: Sequence[int]) -> Sequence[int]:

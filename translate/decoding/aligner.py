@@ -1,4 +1,4 @@
-"""Translations with their word alignments: the bridge from attention over pieces to links between words."""
+"""Translations with their word alignments: from attention over pieces to links between words."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from translate.decoding.translator import Translation, Translator
 from translate.errors import UserError
 from translate.text.tokenizer import Tokenizer
 
-SHIFTS = (0, 1, 2, -1)  # what `auto` tries; the first of equals is taken
-MOST_HELD_OUT = 500  # pairs it looks at
+SHIFTS = (0, 1, 2, -1)  # what `auto` tries; ties go to the first
+MOST_HELD_OUT = 500  # pairs that `auto` uses
 
 SpansOf = Callable[[str], Sequence[Span]]
 
 
 @dataclass(frozen=True)
 class AlignSettings:
-    """What is linked, and how links are read."""
+    """What is linked, and how links are extracted."""
 
     extraction: Extraction = field(default_factory=Extraction)
     source_spans: bool = False
@@ -51,7 +51,7 @@ class AlignedSentence:
     source_pieces: list[str]
     target_pieces: list[str]
     weights: FloatArray  # (target pieces, source pieces), </s> included on both sides; as the model gave them
-    word_weights: FloatArray  # (target words, source words + 1), shifted and so on; the last column is on no word
+    word_weights: FloatArray  # (target words, source words + 1), after shift and prior; the last column is "no word"
     links: list[Link]
     probabilities: Mapping[Link, float]
     score: float
@@ -79,7 +79,7 @@ def align(
 def translations_of(
     translator: Translator, sources: Sequence[str], targets: Sequence[str] | None, first_line: int = 1
 ) -> list[Translation]:
-    """Own translations, or given ones, with their attention, or what the translator's head says in its place."""
+    """The translator's own translations, or given ones, with the weights of attention or of the alignment head."""
     check_attention(translator)
     if targets is None:
         return by_head(translator, [best[0] for best in translator.translate(sources, first_line=first_line)])
@@ -87,14 +87,14 @@ def translations_of(
 
 
 def by_head(translator: Translator, translations: Sequence[Translation]) -> list[Translation]:
-    """The translations as the translator's alignment head sees them, or as they are where it has none."""
+    """The translations with the weights of the translator's alignment head; unchanged if it has none."""
     if translator.head is None:
         return list(translations)
     return read_head(translator.model, translator.head, translations, translator.search.batch_tokens)
 
 
 def check_attention(translator: Translator) -> None:
-    """Refuse a run that has nothing to align by."""
+    """Refuse a run without attention."""
     if translator.model.decoder.attention is None:
         kind = translator.model.decoder.name
         raise UserError(f"This run's decoder is '{kind}': it has no attention, so there is nothing to align by.")
@@ -173,7 +173,7 @@ def align_both(
     first_line: int = 1,
     settings: AlignSettings | None = None,
 ) -> list[AlignedSentence]:
-    """Align by two runs, the second of which translates back, and make one set of both directions' links.
+    """Align by two runs of opposite directions, and make one set of the links of both.
 
     A link of both directions is sure, one of either is possible; its probability is the mean of both weights.
     """
@@ -196,9 +196,9 @@ def choose_shift(
     targets: Sequence[str],
     settings: AlignSettings,
 ) -> tuple[int, dict[int, float]]:
-    """The shift with which both directions agree best on given pairs, and how far they agree with each.
+    """The shift with which both directions agree best on given pairs, and the agreement with every shift.
 
-    Both directions are shifted alike: by k and by -k they would agree on any text of one order.
+    Both directions get the same shift: shifts of k and -k would agree wherever both languages have the same order.
     """
     sources, targets = sources[:MOST_HELD_OUT], targets[:MOST_HELD_OUT]
     forced, reverse = translations_of(forward, sources, targets), translations_of(backward, targets, sources)
@@ -216,7 +216,7 @@ def choose_shift(
 
 
 def _spans_of_reverse(backward: Translator) -> tuple[SpansOf, SpansOf]:
-    """Where the pieces of our source and target are for the run that translates back."""
+    """The spans of source and target pieces by the tokenizers of the reverse run."""
     return (
         lambda text: backward.target.encode_spans(text)[1],
         lambda text: backward.source.encode_spans(text)[1],
@@ -226,13 +226,13 @@ def _spans_of_reverse(backward: Translator) -> tuple[SpansOf, SpansOf]:
 def _by_reverse(
     backward: Translator, pair: AlignedSentence, translation: Translation, settings: AlignSettings
 ) -> AlignedSentence:
-    """The same pair by the run that translates back, in the same units."""
+    """The same pair by the reverse run, in the same units."""
     spans: tuple[SpansOf, SpansOf] = (lambda _: pair.target_spans, lambda _: pair.source_spans)
     return align_translation(backward, pair.target, translation, pair.source, pair.line, settings.for_reverse(), spans)
 
 
 def _joined(forward: AlignedSentence, backward: AlignedSentence, method: str) -> AlignedSentence:
-    """One alignment from those of both directions; of a line that was too long, the part that both have read."""
+    """One alignment from those of both directions; a line that was too long is cut to what both have read."""
     num_src = min(len(forward.source_words), len(backward.target_words))
     num_tgt = min(len(forward.target_words), len(backward.source_words))
     ours = {link for link in forward.links if link.source < num_src and link.target < num_tgt}
@@ -284,7 +284,7 @@ def _no_spans(_: str) -> Sequence[Span]:
 
 
 def units_of_text(tokenizer: Tokenizer, text: str, num_pieces: int | None, spans: bool, others: SpansOf) -> Units:
-    """The units of a text, and the unit of each of its pieces that were read and of `</s>`, which is in none."""
+    """The units of a text, and the unit of each piece that was read; `</s>` is in none."""
     if spans:
         units = span_units(text, tokenizer.encode_spans(text)[1], others(text))
     else:

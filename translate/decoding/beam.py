@@ -32,8 +32,8 @@ def beam_search(
     """Up to `num_best` hypotheses for each sentence, best first, with their attention.
 
     Each sentence has K places. A hypothesis that ends keeps its place, so the search grows narrower and a beam of one
-    is greedy. `search.stop` says when a sentence is done; with `exact`, when nothing still open can reach its best
-    scores, which loses nothing against `full`, when all places are taken.
+    is greedy. `search.stop` says when a sentence is done: with `full`, when all places are taken by ended hypotheses;
+    with `exact`, when no open hypothesis can reach the best scores any more, which gives the same result.
     """
     constraints = constraints or Constraints(source, search)
     source = model.for_search(source, search.beam)
@@ -91,14 +91,14 @@ def beam_search(
 
 
 def _open(totals: Tensor, goes_on: Tensor, best: Tensor, longest: Tensor, search: SearchConfig) -> Tensor:
-    """Which sentences (B,) are not done, given what could go on in each (B, K)."""
+    """Which sentences (B,) are not done, given their open hypotheses (B, K)."""
     if search.stop == "full" or (search.groups > 1 and best.size(1) > 1):
-        return torch.ones_like(goes_on[:, 0])  # of several groups, what they found may be the same
+        return torch.ones_like(goes_on[:, 0])  # several groups may find the same hypothesis
     if search.stop == "first":
         return best[:, -1] == -torch.inf
     assert search.stop == "exact"
-    # At best all further tokens are certain and all of the source is covered, and the longest translation has the
-    # greatest divisor.
+    # The upper bound: all further tokens have probability 1, all of the source is covered, and the divisor is that of
+    # the longest translation, the greatest.
     reach = normalise(totals.masked_fill(~goes_on, -torch.inf).amax(dim=1), longest, search)  # (B,)
     return best[:, -1] < reach
 
@@ -117,8 +117,8 @@ class _Table:
     ) -> None:
         self.beam, self.groups, self.diversity = search.beam, search.groups, search.diversity
         self.num_sentences, self.required = num_sentences, required
-        # (N, C): no row has more than K among the K best of its sentence. With groups, those before choose at most
-        # K tokens less the group's own places, so that even if these fall behind, K are enough.
+        # (N, C): no row has more than K among the K best of its sentence. K are enough with groups too: earlier groups
+        # penalise at most K tokens less the group's own places.
         gained, tokens = likeliest(log_probs, self.beam)
         if required is not None:
             gained, tokens = _with_required(gained, tokens, log_probs, required)
@@ -134,7 +134,7 @@ class _Table:
     def choose(self, free: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Total log probabilities, tokens, parent rows and what is missing of required words, all (B, K), best first.
 
-        Where there are fewer, the total is minus infinity. Of equal ones the one with the better parent comes first.
+        Where there are fewer, the total is minus infinity. Among equal totals the better parent comes first.
         """
         if self.groups > 1:
             return *self._choose_by_group(free), None
@@ -148,7 +148,7 @@ class _Table:
         return *self._at(0, picks), None
 
     def _at(self, place: int, picks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Totals, tokens and parents (B, P) of picks (B, P) counted from a place of each sentence on."""
+        """Totals, tokens and parents (B, P) of picks (B, P), which count from the given place of each sentence."""
         picks = picks + place * self.width
         totals = self.totals.view(self.num_sentences, -1).gather(1, picks)
         parents = self.row_at[self.first + picks // self.width]
@@ -161,7 +161,7 @@ class _Table:
         seats = torch.arange(size, device=free.device)
         everything = torch.arange(flat.size(2), device=free.device).expand(self.num_sentences, -1)
         columns: list[tuple[Tensor, Tensor, Tensor]] = []
-        chosen = self.tokens.new_zeros(self.num_sentences, 0)  # (B, …), what groups before have taken
+        chosen = self.tokens.new_zeros(self.num_sentences, 0)  # (B, …), what earlier groups have taken
         for group in range(self.groups):
             totals, tokens, _ = self._at(group * size, everything)
             times = (tokens.unsqueeze(2) == chosen.unsqueeze(1)).sum(dim=2)  # (B, size·C)
@@ -175,7 +175,7 @@ class _Table:
 
 
 def _with_required(gained: Tensor, tokens: Tensor, log_probs: Tensor, required: Required) -> tuple[Tensor, Tensor]:
-    """Add the tokens that go on with required words, each once."""
+    """Add the tokens that continue required words, each once."""
     extra = required.candidates()  # (N, M)
     both = torch.cat([tokens, extra], dim=1)  # (N, C + M)
     same = both.unsqueeze(2) == extra.unsqueeze(1)  # (N, C + M, M)

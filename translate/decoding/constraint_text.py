@@ -1,4 +1,4 @@
-"""From words to what search understands, and back: bans, constraints, entities that must survive, unknown words."""
+"""Words to constraints of a search, and back: banned words, prefixes, entities to keep, unknown words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from translate.text.corpus import tidy
 from translate.text.tokenizer import SPACE, UNK, Tokenizer
 
 MOST_SPELLINGS = 1000  # of one banned phrase
-MOST_ENTITIES = 50  # of one line: a search for more would be slow, and has no room for them
+MOST_ENTITIES = 50  # of one line: more would make search slow, and do not fit into the beam
 _ENTITY = re.compile(
     r"https?://[^\s<>\"]+[^\s<>\".,;:!?)\]}']"  # a URL does not end in the sentence's punctuation
     r"|www\.[^\s<>\"]+[^\s<>\".,;:!?)\]}']"
@@ -26,7 +26,7 @@ _ENTITY = re.compile(
 
 
 def banned_pieces(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[Pieces]:
-    """The ways in which the vocabulary's pieces spell each phrase, the tokenizer's own first, then by long pieces."""
+    """The segmentations of each phrase into pieces, the tokenizer's own first, then those with long pieces."""
     if not phrases:
         return []
     index = {piece: number for number, piece in enumerate(tokenizer.pieces(range(tokenizer.size))) if number > UNK}
@@ -47,7 +47,7 @@ def banned_pieces(tokenizer: Tokenizer, phrases: Sequence[str]) -> list[Pieces]:
 
 def _spellings(text: str, index: dict[str, int], longest: int) -> Iterator[Pieces]:
     """All ways to cut a text into pieces, long pieces first."""
-    # For each place the pieces from there that can lead to the end, and where they stop.
+    # For each position: the pieces that start there and can lead to the end of the text, and where they end.
     follow: list[list[tuple[int, int]]] = [[] for _ in text]
     for begin in reversed(range(len(text))):
         for end in range(min(begin + longest, len(text)), begin, -1):
@@ -74,7 +74,7 @@ def make_constraints(
     keep_entities: bool,
     first_line: int,
 ) -> list[Constraint] | None:
-    """What is asked of each line's translation, in target pieces; None where nothing is."""
+    """The constraints on each line's translation, in target pieces; None if there are none."""
     if prefixes is None and required is None and not keep_entities:
         return None
     each = []
@@ -89,19 +89,19 @@ def make_constraints(
                     f"{where} has {len(spelt)} e-mail addresses, URLs and numbers; the first {MOST_ENTITIES} are kept.",
                     stacklevel=3,
                 )
-            # Of an unknown word attention takes care.
+            # An unknown word is copied by `replace_unknown`, not required.
             phrases += [pieces for pieces in spelt[:MOST_ENTITIES] if UNK not in pieces]
         each.append(Constraint(prefix, tuple(dict.fromkeys(filter(None, phrases)))))
     return each
 
 
 def entities(line: str) -> list[re.Match[str]]:
-    """The e-mail addresses, URLs and numbers of a line, where they stand."""
+    """The e-mail addresses, URLs and numbers of a line, with their spans."""
     return list(_ENTITY.finditer(line))
 
 
 def _pieces_of(tokenizer: Tokenizer, entity: re.Match[str]) -> Pieces:
-    """How an entity is spelt; after a bracket or the like, as the inside of a word, where its pieces can be told."""
+    """The pieces of an entity; after a bracket or the like, as inside a word, if they can be separated from it."""
     before = entity.string[entity.start() - 1 : entity.start()].strip(" ")
     if before and not before.isalnum():
         ids, spans = tokenizer.encode_spans(before + entity.group())

@@ -1,4 +1,4 @@
-"""What may follow: lengths, repetitions, banned words, prefixes and required words, for all rows at once."""
+"""Which tokens may follow: lengths, repetitions, banned words, prefixes and required words, for all rows at once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Pieces = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Constraint:
-    """What the translation of one sentence must have."""
+    """What the translation of one sentence must contain."""
 
     prefix: Pieces = ()  # how it starts
-    required: tuple[Pieces, ...] = ()  # what comes in it somewhere
+    required: tuple[Pieces, ...] = ()  # phrases anywhere in it
 
     @property
     def length(self) -> int:
-        """How long a translation must at least be for it, with `</s>`."""
+        """The minimum length of a translation that fulfils it, with `</s>`."""
         return len(self.prefix) + sum(map(len, self.required)) + 1
 
 
 class Constraints:
-    """What may follow in each sentence of a batch."""
+    """Which tokens may follow in each sentence of a batch."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class Constraints:
                 rows[len(pieces)].append(pieces)
         self.banned = [torch.tensor(some, device=device) for _, some in sorted(rows.items())]  # (Q, M) each
         self.needs_past = bool(self.no_repeat or self.banned)
-        # Looked at before any tensor is, because most steps of most searches need none of it.
+        # Python numbers that `apply` compares first, because most steps need no tensor operation for lengths.
         self._first_limit, self._last_minimum = int(self.longest.min()), int(self.shortest.max())
 
     def apply(
         self, log_probs: Tensor, sentences: Tensor, length: int, past: Tensor | None, closed: Tensor | None = None
     ) -> None:
-        """Put minus infinity where log probabilities (N, V) are of tokens that may not become token number `length`.
+        """Set log probabilities (N, V) of tokens that may not become token number `length` to minus infinity.
 
-        `past` (N, length − 1) is what the rows have written; where `closed` (N,) is True the end may not come.
-        Padding and `<s>` never follow. A prefix goes before all else, and so does the end at the maximal length.
+        `past` (N, length − 1) is what the rows have written; where `closed` (N,) is True, `</s>` may not follow.
+        Padding and `<s>` never follow. A prefix overrides all other rules, as does `</s>` at the maximum length.
         """
         ends = log_probs[:, EOS].clone()  # (N,)
         prefix = None
@@ -84,7 +84,7 @@ class Constraints:
         if closed is not None:
             log_probs[:, EOS].masked_fill_(closed, -torch.inf)
         if past is not None or len(self.never) > 2:
-            dead = (log_probs.amax(dim=1) == -torch.inf).nonzero().squeeze(1)  # better the end than nothing
+            dead = (log_probs.amax(dim=1) == -torch.inf).nonzero().squeeze(1)  # if no other token is allowed, `</s>` is
             log_probs[dead, EOS] = ends[dead]
         if prefix is not None:
             _only(log_probs, prefix >= 0, prefix, wanted)
@@ -108,17 +108,17 @@ class Constraints:
 
 
 def _only(log_probs: Tensor, where: Tensor, tokens: Tensor, values: Tensor) -> None:
-    """Leave rows (N,) where it is so with one token and its log probability."""
+    """Allow only one token, with its log probability, in the rows where `where` (N,) is True."""
     rows = where.nonzero().squeeze(1)
     log_probs[rows] = -torch.inf
     log_probs[rows, tokens[rows]] = values[rows]
 
 
 class Required:
-    """Which required words each live row has written, and how far it has come with those it has begun.
+    """Which required words each live row has written, and how much of those it has begun.
 
-    The beam is shared out by it (Post and Vilar 2018): a bank for each number of required tokens written, and as many
-    places for one bank as for another while both have candidates.
+    The beam is divided into banks (Post and Vilar 2018), one for each number of required tokens written. Banks get the
+    same number of places while they have candidates.
     """
 
     def __init__(self, phrases: Sequence[Sequence[Pieces]], device: torch.device) -> None:
@@ -137,16 +137,16 @@ class Required:
 
     @property
     def closed(self) -> Tensor:
-        """Which rows (N,) lack something."""
+        """Which rows (N,) lack required words."""
         return ~self.met.all(dim=1)
 
     def candidates(self) -> Tensor:
-        """Tokens (N, C · P) that would go on with what is missing; −1 is none."""
+        """Tokens (N, C · P) that would continue missing phrases; −1 is none."""
         wanted = self.begun & ~self.met.unsqueeze(2)  # (N, C, P)
         return torch.where(wanted, self.own, -1).flatten(1)
 
     def written(self, rows: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """If tokens (…) followed in rows (…): how many required tokens are written, how many are missing, both (…)."""
+        """How many required tokens are written and how many missing, both (…), if tokens (…) follow in rows (…)."""
         steps = self.begun[rows] & (self.own[rows] == tokens[..., None, None])  # (…, C, P)
         lengths = self.own_lengths[rows]  # (…, C)
         reached = steps * torch.arange(1, steps.size(-1) + 1, device=steps.device)  # (…, C, P)
@@ -163,7 +163,7 @@ class Required:
         self.begun = torch.cat([torch.ones_like(steps[:, :, :1]), steps[:, :, :-1]], dim=2)
 
     def order(self, totals: Tensor, banks: Tensor) -> Tensor:
-        """Candidates (U, M) by their rank within their bank, of equal ranks the one that has written more first."""
+        """Sort candidates (U, M) by rank within their bank; among equal ranks, the one that has written more first."""
         by_total = totals.argsort(dim=1, descending=True, stable=True)  # (U, M)
         sorted_banks = banks.gather(1, by_total)
         is_bank = sorted_banks.unsqueeze(2) == torch.arange(self.num_banks, device=banks.device)  # (U, M, banks)

@@ -15,7 +15,7 @@ from translate.models.state import EncodedSource, RowSelectable, State
 
 @dataclass(frozen=True)
 class JointSource(RowSelectable):
-    """A batch of sources, read by every member."""
+    """A batch of sources, encoded by every member."""
 
     members: tuple[EncodedSource, ...]
 
@@ -34,13 +34,13 @@ class JointSource(RowSelectable):
 
 @dataclass(frozen=True)
 class JointState(RowSelectable):
-    """The members between two steps."""
+    """The states of all members between two steps."""
 
     members: tuple[State, ...]
 
 
 class Ensemble:
-    """A `SearchModel` of models with the same vocabularies: p(y) is the mean of theirs, and so is where they look."""
+    """A `SearchModel` of models with the same vocabularies: averages their probabilities and attention weights."""
 
     def __init__(self, models: Sequence[Seq2Seq]) -> None:
         assert models

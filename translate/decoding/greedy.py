@@ -18,7 +18,7 @@ def greedy(
     constraints: Constraints | None = None,
     attention: bool = True,
 ) -> list[Hypothesis]:
-    """One hypothesis for each sentence, with its attention; `search.beam` plays no part. Required words need a beam."""
+    """One hypothesis for each sentence, with its attention; ignores `search.beam`. Required words need a beam."""
     return left_to_right(model, source, search, constraints, attention, _likeliest)
 
 

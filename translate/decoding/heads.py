@@ -1,4 +1,4 @@
-"""Translations with the probabilities of an alignment head in the place of attention."""
+"""Translations with the probabilities of an alignment head instead of attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from translate.models.seq2seq import Seq2Seq
 
 
 def inputs_of(model: Seq2Seq, batch: Batch) -> HeadInputs:
-    """What a model in evaluation mode makes of a batch that is on its device."""
+    """The head's inputs for a batch on the model's device; the model is in evaluation mode."""
     return head_inputs(
         model, batch.src, batch.src_valid, batch.src_lengths, batch.tgt_in, batch.tgt_out, batch.tgt_valid
     )
@@ -26,7 +26,7 @@ def inputs_of(model: Seq2Seq, batch: Batch) -> HeadInputs:
 def read_head(
     model: Seq2Seq, head: AlignmentHead, translations: Sequence[Translation], batch_tokens: int
 ) -> list[Translation]:
-    """The same translations, found or given, with what the head says of their pieces as `attention`."""
+    """The same translations, found or given, with the head's probabilities as `attention`."""
     model.eval()
     head.eval()
     device = next(head.parameters()).device

@@ -1,6 +1,6 @@
-"""What search finds, how it is ranked, and what all ways of searching share.
+"""Hypotheses, their ranking, and what greedy search, beam search and sampling share.
 
-N is the number of live rows: hypotheses of all sentences that are still being written.
+N is the number of live rows: unfinished hypotheses of all sentences.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from translate.decoding.search_model import SearchSource
 from translate.errors import NumericalError
 from translate.text.tokenizer import EOS
 
-LEAST_COVERED = 1e-3  # what a position that was never looked at counts as: sparse weights can be nil
+LEAST_COVERED = 1e-3  # coverage of a position that got no attention: sparse weights can be zero
 _NOT_FINITE = "The model's probabilities are not finite numbers. Go back to an earlier checkpoint."
-_BLOCK = 64  # pieces of the vocabulary that are compared by their greatest first
+_BLOCK = 64  # tokens in a block of the vocabulary; `likeliest` compares the blocks' maxima first
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def normalise(log_prob: Tensor, length: Tensor | int, search: SearchConfig) -> T
 
 
 class Coverage:
-    """How much each live row has looked at each source piece, and what it loses for those it passed over.
+    """The attention that each live row has given each source piece, and the penalty for pieces that got little.
 
-    Wu et al. 2016, eq. 14: β Σ_s log(min(Σ_t α_ts, 1)), over the pieces without `</s>`. It is at most nil.
+    Wu et al. 2016, eq. 14: β Σ_s log(min(Σ_t α_ts, 1)), over the pieces without `</s>`. It is at most zero.
     """
 
     def __init__(self, source: SearchSource, search: SearchConfig) -> None:
@@ -75,7 +75,7 @@ class Coverage:
             self.looked = weights if self.looked is None else self.looked + weights
 
     def penalty(self, rows: Tensor, sentences: Tensor) -> Tensor | float:
-        """What the hypotheses that go through the given rows (…) and belong to the given sentences (…) lose."""
+        """The penalty of hypotheses that continue the given rows (…) of the given sentences (…)."""
         if self.looked is None:
             return 0.0
         missed = self.looked[rows].clamp(LEAST_COVERED, 1.0).log() * self.words[sentences]  # (…, S)
@@ -87,7 +87,7 @@ class Coverage:
 
 
 def max_lengths(src_lengths: Tensor, search: SearchConfig) -> Tensor:
-    """The longest translation of each source (B,); lengths count `</s>` on both sides, the ratio looks at pieces."""
+    """The longest translation of each source (B,); lengths count `</s>` on both sides, the ratio does not."""
     longest = _relative(src_lengths, search.length_ratio, search.length_extra).floor().long()
     if search.max_length:
         longest = longest.clamp(max=search.max_length)
@@ -95,7 +95,7 @@ def max_lengths(src_lengths: Tensor, search: SearchConfig) -> Tensor:
 
 
 def min_lengths(src_lengths: Tensor, search: SearchConfig) -> Tensor:
-    """The shortest translation of each source (B,), counted as the longest is and never above it."""
+    """The shortest translation of each source (B,), counted as in `max_lengths` and never above it."""
     shortest = _relative(src_lengths, search.min_ratio, 0).ceil().long().clamp(min=max(search.min_length, 1))
     return torch.minimum(shortest.to(src_lengths.device), max_lengths(src_lengths, search))
 
@@ -108,8 +108,8 @@ def _relative(src_lengths: Tensor, ratio: float, extra: int) -> Tensor:
 def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Up to `count` best tokens of each row, best first: log probabilities and tokens (N, min(count, V)).
 
-    Greedy and beam search both choose here, so equal probabilities fall the same way in both. A large vocabulary is
-    first cut into blocks: the best tokens lie in the blocks with the best maxima.
+    Greedy and beam search both choose here, so both break ties the same way. A large vocabulary is first cut into
+    blocks: the best tokens lie in the blocks with the best maxima.
     """
     vocabulary = log_probs.size(1)
     blocks = vocabulary // _BLOCK
@@ -127,7 +127,7 @@ def likeliest(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def start_totals(source: SearchSource) -> Tensor:
-    """Log probabilities (B,) of nothing written yet, in at least float32."""
+    """Log probabilities (B,) of empty hypotheses, in at least float32."""
     dtype = torch.promote_types(source.summary.dtype, torch.float32)
     return source.summary.new_zeros(source.tokens.size(0), dtype=dtype)
 
@@ -144,13 +144,13 @@ class Ended(NamedTuple):
 
 
 class History:
-    """All that search has read and seen, so that any hypothesis can be followed back from its end."""
+    """All steps of a search, so that any hypothesis can be traced back from its end."""
 
     def __init__(self) -> None:
-        self.tokens: list[Tensor] = []  # of each step (N,), what its rows read
-        self.parents: list[Tensor] = []  # of each step (N,), the rows of the step before that its rows continue
-        self.totals: list[Tensor] = []  # of each step (N,), the log probability of all that its rows have read
-        self.weights: list[Tensor] = []  # of each step (N, S), where its rows looked
+        self.tokens: list[Tensor] = []  # of each step (N,), the inputs of its rows
+        self.parents: list[Tensor] = []  # of each step (N,), the rows of the previous step that its rows continue
+        self.totals: list[Tensor] = []  # of each step (N,), the log probability of all inputs of its rows so far
+        self.weights: list[Tensor] = []  # of each step (N, S), the attention of its rows
         self.ended: list[Ended] = []
 
     def record(self, tokens: Tensor, parents: Tensor, totals: Tensor, weights: Tensor | None) -> None:
@@ -164,27 +164,27 @@ class History:
     def end(
         self, sentences: Tensor, rows: Tensor, log_probs: Tensor, scores: Tensor, missing: Tensor | None = None
     ) -> None:
-        """Add hypotheses to which rows of the newest step gave `</s>`."""
+        """Add hypotheses that end: rows of the newest step followed by `</s>`."""
         lengths = torch.full_like(rows, len(self.tokens))
         missing = torch.zeros_like(rows) if missing is None else missing
         self.ended.append(Ended(sentences, lengths, rows, log_probs, scores, missing))
 
     def best(self, num_best: int, valid: Tensor, most: int | None = None) -> list[list[Hypothesis]]:
-        """Up to `num_best` different hypotheses of each sentence, best first, of equal ones the one that ended first.
+        """Up to `num_best` different hypotheses of each sentence, best first; among equal scores, the first to end.
 
-        `most` is how many to look at where some may be the same.
+        `most` is the number of candidates to compare where some may be the same.
         """
         if not self.ended:
             raise NumericalError(_NOT_FINITE)
         ended = Ended(*(torch.cat(column) for column in zip(*self.ended, strict=True)))
         order = ended.scores.argsort(descending=True, stable=True)
         order = order[ended.missing[order].argsort(stable=True)]
-        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by what is missing, then score
+        order = order[ended.sentences[order].argsort(stable=True)]  # by sentence, then by missing tokens, then by score
         grouped = ended.sentences[order]
-        firsts = torch.searchsorted(grouped, grouped)  # of its sentence, for each
+        firsts = torch.searchsorted(grouped, grouped)  # the index of its sentence's first
         rank = torch.arange(len(order), device=order.device) - firsts
         missing = ended.missing[order]
-        whole = (missing == 0) | (missing[firsts] > 0)  # else the first of its sentence has all that is required
+        whole = (missing == 0) | (missing[firsts] > 0)  # incomplete ones only where the best is incomplete
         order = order[(rank < (most or num_best)) & whole]
         tokens, totals, weights = self._trace(ended.rows[order], ended.lengths[order])
         found: list[list[Hypothesis]] = [[] for _ in range(valid.size(0))]
@@ -204,9 +204,9 @@ class History:
         return found
 
     def _trace(self, rows: Tensor, lengths: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Follow hypotheses back from the rows that ended them.
+        """Trace hypotheses back from the rows that ended them.
 
-        What they read (R, T), how likely it was up to each step (R, T), where they looked (R, T, S).
+        Their inputs (R, T), the log probability up to each step (R, T), their attention (R, T, S).
         """
         shape = (len(rows), len(self.tokens))
         tokens = rows.new_zeros(shape)

@@ -1,4 +1,4 @@
-"""Translations written word by word without looking back: one hypothesis a row, rows dropped as they end."""
+"""Search without a beam, for greedy search and sampling: one hypothesis per row; rows are dropped as they end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from translate.decoding.hypotheses import (
 from translate.decoding.search_model import SearchModel, Source, State
 from translate.text.tokenizer import BOS, EOS
 
-# From log probabilities (N, V), which row each was at first (N,) and the length now: what is gained and tokens, (N,).
+# (log probabilities (N, V), first index of each row (N,), length) -> the chosen tokens' log probabilities, tokens (N,)
 Choose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
@@ -33,11 +33,11 @@ def left_to_right(
     choose: Choose,
     copies: int = 1,
 ) -> list[Hypothesis]:
-    """`copies` hypotheses for each sentence, side by side, with their attention if it is asked for."""
+    """`copies` hypotheses for each sentence, next to each other, with their attention if `attention` is True."""
     constraints = constraints or Constraints(source, search)
-    assert constraints.required is None, "beam_search looks for required words"
+    assert constraints.required is None, "required words need beam_search"
     source = model.for_search(source, copies)
-    units = torch.arange(source.tokens.size(0) * copies, device=source.tokens.device)  # (N,), which rows still live
+    units = torch.arange(source.tokens.size(0) * copies, device=source.tokens.device)  # (N,), live rows' first indices
     whole = source if copies == 1 else source.select(units // copies)
     totals = start_totals(whole)  # (N,)
     parents, tokens = units, torch.full_like(units, BOS)

@@ -1,4 +1,4 @@
-"""Copies of a model that search owns: its weights as search reads them fastest, which can no longer train."""
+"""Copies of a model for search: their weights are laid out for fast products and can no longer be trained."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from translate import kernels
 from translate.models.decoders import RecurrentDecoder
 from translate.models.seq2seq import Seq2Seq
 
-MAX_TABLE = 1 << 24  # elements of a table of tokens: 64 MiB
+MAX_TABLE = 1 << 24  # elements of a decoder's token table: 64 MiB
 
 
 @torch.no_grad()
 def packed_for_search(model: Seq2Seq) -> Seq2Seq:
-    """The model with packed weights, and with a table of what the decoder makes of each token alone."""
+    """The model with packed weights, and with a table of `decoder.from_token` for all tokens."""
     model.eval()
     packed = kernels.packed(model)
     decoder = packed.decoder

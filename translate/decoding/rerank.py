@@ -1,4 +1,4 @@
-"""A second opinion: translations ranked again by how likely a run of the other direction finds the source."""
+"""Reranking: translations ranked again by the probability of the source in a run of the reverse direction."""
 
 from __future__ import annotations
 

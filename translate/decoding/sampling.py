@@ -1,4 +1,4 @@
-"""Draws from the model instead of its likeliest: one number per (seed, line, draw, step), so that no batch matters."""
+"""Sampling: one random number per (seed, line, draw, step), so that results do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def sample(
     constraints: Constraints | None = None,
     attention: bool = True,
 ) -> list[list[Hypothesis]]:
-    """`num_draws` translations of each sentence in the order of their drawing; `lines` are the sentences' numbers.
+    """`num_draws` translations of each sentence in the order drawn; `lines` are the sentences' line numbers.
 
-    Log probabilities and scores are the model's own, whatever temperature and limits the draw had.
+    Log probabilities and scores are the model's own, without temperature, top_k and top_p.
     """
     num_sentences = source.tokens.size(0)
     keys = draw_keys(search.seed, np.repeat(np.asarray(lines), num_draws), np.tile(np.arange(num_draws), num_sentences))
@@ -42,21 +42,21 @@ def sample(
 
 
 def draw(log_probs: Tensor, numbers: Tensor, search: SearchConfig) -> Tensor:
-    """The tokens (N,) that numbers (N,) in [0, 1) pick from log probabilities (N, V), by the inverse distribution."""
+    """Invert the cumulative distribution: log probabilities (N, V), numbers (N,) in [0, 1) -> tokens (N,)."""
     scaled = log_probs.double() if log_probs.device.type == "cpu" else log_probs  # mps has no float64
     scaled = scaled / search.temperature
     order = None
-    if search.top_k or search.top_p < 1.0:  # the likeliest first; all orders give the same distribution
+    if search.top_k or search.top_p < 1.0:  # the likeliest first; the order does not change the distribution
         kept = min(search.top_k or scaled.size(1), scaled.size(1))
         scaled, order = scaled.topk(kept, dim=1) if search.top_k else scaled.sort(dim=1, descending=True, stable=True)
     probs = torch.softmax(scaled, dim=1)  # (N, V')
-    if search.top_p < 1.0:  # Holtzman et al. 2020: as few as have the probability together
+    if search.top_p < 1.0:  # Holtzman et al. 2020: the fewest tokens with this total probability
         probs = probs.masked_fill(probs.cumsum(dim=1) - probs >= search.top_p, 0.0)
     upto = probs.cumsum(dim=1)
     wanted = numbers.to(upto.dtype).unsqueeze(1) * upto[:, -1:]
     places = torch.searchsorted(upto, wanted, right=True)  # (N, 1)
     last = (probs > 0).long().mul(torch.arange(1, probs.size(1) + 1, device=probs.device)).amax(dim=1) - 1
-    places = torch.minimum(places, last.clamp(min=0).unsqueeze(1))  # a rounding may lead beyond the last
+    places = torch.minimum(places, last.clamp(min=0).unsqueeze(1))  # rounding may lead past the last
     return (places if order is None else order.gather(1, places)).squeeze(1)
 
 
@@ -72,7 +72,7 @@ def uniform(keys: NDArray[np.uint64], step: int) -> NDArray[np.float64]:
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Steele et al. 2014, SplitMix64: neighbours in, unrelated numbers out."""
+    """Steele et al. 2014, SplitMix64: close inputs give unrelated outputs."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

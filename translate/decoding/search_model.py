@@ -1,4 +1,4 @@
-"""What search needs of a model, which one model and an ensemble both have."""
+"""The interface that search needs; one model and an ensemble both fulfil it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ State = TypeVar("State", bound=SearchRows)
 
 
 class SearchModel(Protocol[Source, State]):
-    """What writes translations token by token; `source` and `state` are its own and only handed back to it."""
+    """A model that writes translations token by token; search only passes `source` and `state` back to it."""
 
     @property
     def training(self) -> bool: ...

@@ -1,4 +1,4 @@
-"""Lines as they come: a waiting pipe gets its answer at once, a file is read in large pieces."""
+"""Reading lines: those of a pipe are answered as they arrive, a file is read in large chunks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LINES = 1000
 
 
 def line_chunks(path: Path, skip: int = 0) -> Iterator[list[str]]:
-    """What has arrived after the first `skip` lines, in order, at most a thousand lines at a time; `-` is stdin."""
+    """The lines after the first `skip`, as they arrive, at most a thousand at a time; `-` is stdin."""
     lines = read_lines(path)
     skipped = sum(1 for _ in islice(lines, skip))
     if skipped < skip:
@@ -47,7 +47,7 @@ def line_chunks(path: Path, skip: int = 0) -> Iterator[list[str]]:
 
 
 def _waits(path: Path) -> bool:
-    """Whether reading may have to wait for someone to write."""
+    """Whether reading may have to wait for a writer."""
     try:
         status = os.fstat(sys.stdin.fileno()) if str(path) == "-" else path.stat()
     except OSError:
@@ -73,7 +73,7 @@ class LineAlignedFile:
         self._lines = islice(read_lines(path), skip, None)
 
     def next(self, count: int) -> list[str]:
-        """The next so many lines."""
+        """The next `count` lines."""
         some = list(islice(self._lines, count))
         self.given += len(some)
         if len(some) < count:
@@ -83,15 +83,15 @@ class LineAlignedFile:
         return some
 
     def end(self) -> None:
-        """See that there is no line too many."""
+        """Check that no line is left."""
         if next(self._lines, None) is not None:
             raise DataError(
-                f"{self.path} has more lines than the input, which has {self.given}: are they beside each other?"
+                f"{self.path} has more lines than the input, which has {self.given}: does it belong to this input?"
             )
 
 
 def count_answered(path: Path, per_line: int) -> int:
-    """How many lines of the input a file answers, at so many lines for each; what is left over is cut off."""
+    """How many lines of the input a file answers, with `per_line` lines each; cuts off an incomplete last answer."""
     if not path.exists():
         return 0
     try:

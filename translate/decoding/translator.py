@@ -1,4 +1,4 @@
-"""Text in, text out: tokenize, batch by length, search, and give back every translation with its attention."""
+"""From text to text: tokenize, batch by length, search, and return every translation with its attention."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ MOST_ELEMENTS = 1 << 21  # rows × vocabulary of a step: beyond it, tables no lo
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and how it came about."""
+    """A translation with its score, pieces and attention."""
 
     text: str
     score: float
-    """Log probability by the search's length normalisation and coverage penalty: what is ranked."""
+    """Log probability after length normalisation and coverage penalty, by which translations are ranked."""
     log_prob: float
     src_ids: tuple[int, ...]
     """Source pieces and `</s>`."""
@@ -74,7 +74,7 @@ class Translator:
         self.search = search
         self.device = torch.device(device)
         self.head: AlignmentHead | None = None
-        """Where it is set, alignments are read from it and not from attention."""
+        """If it is set, alignments come from it and not from attention."""
         self._banned: dict[tuple[str, ...], list[Pieces]] = {}  # found before
 
     @classmethod
@@ -90,8 +90,8 @@ class Translator:
             if other.config().data.direction != direction:
                 there, here = (" → ".join(pair) for pair in (other.config().data.direction, direction))
                 raise RunError(
-                    f"{other.path} translates {there}, {path} {here}: runs of an ensemble translate the same way. "
-                    "A run of the other direction can rank again (--rerank)."
+                    f"{other.path} translates {there}, {path} {here}: runs of an ensemble must have the same "
+                    "direction. A run of the reverse direction can rerank (--rerank)."
                 )
             if tuple(one.model for one in other.tokenizers()) != (source.model, target.model):
                 raise RunError(
@@ -104,7 +104,7 @@ class Translator:
 
     @cached_property
     def network(self) -> SearchModel[Any, Any]:
-        """What search asks: the model, or all of them together."""
+        """What search calls: the model, or an ensemble of all models."""
         return _together(self.models)
 
     @cached_property
@@ -125,7 +125,7 @@ class Translator:
         """For each line its best translations, best first; an empty line has one empty translation.
 
         A translation starts with the line's prefix and holds each of its required words. `first_line` is the number of
-        the first line, in warnings and for draws. Without `attention` it is not kept, which saves time.
+        the first line, in warnings and for draws. If `attention` is False, no weights are returned, which saves time.
         """
         search = search or self.search
         _check(search, num_best, required)
@@ -239,7 +239,7 @@ class Translator:
         return [sentence[:longest] for sentence in sentences]
 
     def _read_part(self, line: str, read: Sequence[int]) -> str:
-        """What of a line the model reads, of which these pieces are left."""
+        """The part of a line that the model reads: that of the pieces that were not cut off."""
         spans = self.source.encode_spans(line)[1]
         return line if len(spans) <= len(read) else line[: spans[len(read) - 1][1]]
 
@@ -273,7 +273,7 @@ class Translator:
 
 
 def _check(search: SearchConfig, num_best: int, required: Sequence[Sequence[str]] | None) -> None:
-    """Refuse what cannot work before the first sentence, whatever the sentences are."""
+    """Refuse settings that cannot work, before the first sentence."""
     assert num_best >= 1
     both = sorted({word for words in required or () for word in words if word} & set(search.banned))
     if both:
@@ -284,8 +284,8 @@ def _check(search: SearchConfig, num_best: int, required: Sequence[Sequence[str]
         raise ConfigError(f"{error}.") from None
     if num_best > search.beam and not search.sample:
         raise ConfigError(
-            f"search.beam = {search.beam} finds {search.beam} translations at most, but the {num_best} best are asked "
-            "for. Raise search.beam (--beam) or lower --nbest."
+            f"search.beam = {search.beam} finds {search.beam} translations at most, but {num_best} are wanted. "
+            "Raise search.beam (--beam) or lower --nbest."
         )
 
 
@@ -294,9 +294,9 @@ def _together(models: Sequence[Seq2Seq]) -> SearchModel[Any, Any]:
 
 
 def batch_rows(sentences: Sequence[Sequence[int]], search: SearchConfig, elements: int) -> list[NDArray[np.int64]]:
-    """Which sentences are searched together: of like length, long ones first; empty ones are in none.
+    """Batches of sentences of similar length, long ones first; empty sentences are left out.
 
-    `elements` are those of one sentence in the widest table of a step, its rows times the vocabulary.
+    `elements` is the size of one sentence's part of the widest table of a step: its rows times the vocabulary.
     """
     lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")

@@ -1,4 +1,4 @@
-"""Where a translator does well: scores by source length, by rare words, and by words that only have to be copied."""
+"""Scores by source length, by rare words, and by words that only have to be copied."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from translate.errors import RunError
 from translate.evaluation.metrics import MetricSettings, build_metrics
 from translate.text.tokenizer import SPACE, Tokenizer
 
-LENGTHS = (5, 10, 15, 20, 30, 50)  # greatest length of each class but the last
+LENGTHS = (5, 10, 15, 20, 30, 50)  # greatest length of each class except the last
 COUNTS = (0, 1, 2)  # the same for rare and for copied words
 RARE = 5  # a word seen less often in training is rare
 
 
 @dataclass(frozen=True)
 class Class:
-    """Sentences that are alike in something, and how well they were translated."""
+    """A class of sentences and its scores."""
 
     name: str
     sentences: int
     bleu: float
     chrf: float
     found: float | None = None
-    """Of the words that stand in source and reference alike, the share that stands in the translation too."""
+    """Share of the words common to source and reference that are also in the translation."""
 
 
 Breakdown = dict[str, list[Class]]
@@ -45,10 +45,10 @@ def breakdown(
     training_words: Mapping[str, int] | None = None,
     normalize: Callable[[str], str] = str,
 ) -> Breakdown:
-    """Divide a test set three ways and score the parts.
+    """Divide a test set in three ways and score the parts.
 
-    `training_words` counts the source words of the training data as the tokenizer left them; `normalize` makes
-    sentences alike.
+    `training_words` counts the source words of the training data after the tokenizer's normalization; `normalize`
+    applies it to a sentence.
     """
     spaced = not without_spaces(source_language)
     split = [words(source)[0] if spaced else list(source.replace(" ", "")) for source in sources]
@@ -79,7 +79,7 @@ def breakdown_json(parts: Breakdown) -> dict[str, Any]:
 
 
 def training_words(run: Path, tokenizer: Tokenizer) -> Counter[str] | None:
-    """Count the source words of the pairs a run was trained on; None where the run has none with it any more."""
+    """Count the source words of the pairs a run was trained on; None if the run no longer has the pairs."""
     try:
         pairs = PairDataset(run / "cache" / "train.arrow")
     except RunError:
@@ -111,7 +111,7 @@ def _class(size: int, greatest: Sequence[int]) -> str:
 
 
 def _copied(source: Sequence[str], reference: str) -> list[str]:
-    """The source words with a letter or digit that stand in the reference as they are."""
+    """The source words with a letter or digit that are also in the reference."""
     there = set(words(reference)[0])
     return [word for word in source if word in there and any(char.isalnum() for char in word)]
 

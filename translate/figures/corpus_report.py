@@ -1,4 +1,4 @@
-"""A report on a corpus for people: plain text for the terminal, or one HTML page that loads nothing."""
+"""A report on a corpus: plain text for the terminal, or one HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def as_text(report: Inspection) -> str:
     for fault, finding in report.findings.items():
         where = f"  lines {_lines(finding)}" if finding.count else ""
         lines.append(f"{fault:<{width}}  {finding.count:>9,}{where}")
-    lines += ["", f"source sentences that stood before, whatever their translation: {report.repeated_sources:,}"]
+    lines += ["", f"source sentences that occurred before, with any translation: {report.repeated_sources:,}"]
     for overlap in report.overlap:
         share = overlap.in_training / max(overlap.sentences, 1)
         seen = f"{overlap.in_training:,} of {overlap.sentences:,} sources ({share:.1%})"
         lines.append(f"{overlap.name}: {seen} are in training too")
     for name, histogram in report.histograms.items():
         lines += ["", name, *_bars(histogram)]
-    lines += ["", "the strangest pairs"]
+    lines += ["", "the most unusual pairs"]
     for pair in report.strangest:
         why = f"  ({', '.join(pair.faults)})" if pair.faults else ""
         lines.append(f"line {pair.line}{why}")
@@ -49,7 +49,7 @@ def as_text(report: Inspection) -> str:
 
 
 def as_html(report: Inspection) -> str:
-    """The report as one page without scripts; whatever the corpus holds is shown as text."""
+    """The report as one page without scripts; all content of the corpus is shown as text."""
     rows = []
     for fault, finding in report.findings.items():
         kind = ' class="bad"' if finding.count else ""
@@ -84,9 +84,9 @@ def as_html(report: Inspection) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1><p>{report.pairs:,} pairs; "
         f"{report.ratio:.2f} target characters for each source character, by the median; {report.repeated_sources:,} "
-        f"source sentences stood before.</p><table>{sides}{files}{overlap}</table><h2>What is wrong</h2><table>"
+        f"source sentences occurred before.</p><table>{sides}{files}{overlap}</table><h2>What is wrong</h2><table>"
         f"<tr><th>fault</th><th>pairs</th><th>lines</th><th></th></tr>{''.join(rows)}</table>"
-        f'<h2>Lengths</h2><div class="charts">{charts}</div><h2>The strangest pairs</h2>{strange}</body></html>\n'
+        f'<h2>Lengths</h2><div class="charts">{charts}</div><h2>The most unusual pairs</h2>{strange}</body></html>\n'
     )
 
 
@@ -100,7 +100,7 @@ def _side(side: Side) -> str:
 
 
 def _file(facts: FileFacts) -> Iterator[str]:
-    """What a person should know of a file; nothing where all is as it should be."""
+    """Remarks on a file; none if nothing is unusual."""
     if facts.byte_order_mark:
         yield "starts with a byte-order mark, which is not read as text"
     if facts.crlf_lines:

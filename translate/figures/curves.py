@@ -1,4 +1,4 @@
-"""How training went, and where a translator does well, as pictures."""
+"""Pictures of learning curves and of scores by class of sentence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from translate.figures.heatmap import STYLE, write_picture
 
 BLUE, ORANGE = "#1f6feb", "#d9730d"
 COLOURS = (BLUE, ORANGE, "#2a8f4f", "#a2459c", "#6b7683", "#b8860b", "#0f8b8d", "#c0392b")
-DASHES = ("-", "--", ":", "-.")  # once all colours are used
-FEWEST_BARS = 4  # for which a panel has room
+DASHES = ("-", "--", ":", "-.")  # used in turn after all colours
+FEWEST_BARS = 4  # a panel has room for at least this many
 DPI = 130
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}  # of what validation measures
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "loss": "loss"}  # of the validation scores
 # Panels: title, then lines of (kind of record, its value, label, colour).
 PANELS: tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...] = (
     ("loss", (("train", "loss", "training", BLUE), ("valid", "loss", "validation", ORANGE))),
@@ -64,7 +64,7 @@ def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) 
             points = _validations(metrics, metric, by)
             if not points:
                 timeless = by == "minutes" and _validations(metrics, metric, "updates")
-                advice = "It is older than their times: draw it --by updates." if timeless else "Let it validate once."
+                advice = "Its records have no times: use --by updates." if timeless else "Let it validate once."
                 raise DataError(f"{metrics}: no validation with a {metric}{' and its time' * bool(timeless)}. {advice}")
             places, values = [place for place, _ in points], [value for _, value in points]
             best = min(values) if metric == "loss" else max(values)
@@ -84,7 +84,7 @@ def save_comparison(path: Path, runs: Mapping[str, Path], metric: str, by: str) 
 
 
 def _validations(metrics: Path, metric: str, by: str) -> list[tuple[float, float]]:
-    """Where and how high each point lies."""
+    """The x and y values of each validation."""
     found = []
     for record in _read(metrics):
         place = record.get("step") if by == "updates" else record.get("seconds")
@@ -94,7 +94,7 @@ def _validations(metrics: Path, metric: str, by: str) -> list[tuple[float, float
 
 
 def save_breakdown(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]], titles: Mapping[str, str]) -> None:
-    """Draw BLEU by class as bars, one panel a kind; under each how many sentences it stands for."""
+    """Draw BLEU by class as bars, one panel per kind, with the number of sentences under each bar."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
@@ -114,7 +114,7 @@ def save_breakdown(path: Path, parts: Mapping[str, Sequence[Mapping[str, Any]]],
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The records of a metrics file; a line that a killed process left half is none."""
+    """The records of a metrics file, without a last line that a killed process left incomplete."""
     records = []
     for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else []:
         try:

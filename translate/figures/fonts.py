@@ -1,4 +1,4 @@
-"""Which installed fonts can draw a text; matplotlib by itself only tries those it is given."""
+"""Finds the installed fonts that can draw a text; matplotlib itself only tries the fonts it is given."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from functools import cache
 from matplotlib import font_manager
 
 DEFAULT_FAMILY = "DejaVu Sans"  # comes with matplotlib
-PREFERRED = ("Noto Sans", "Source Han Sans", "Noto", "DejaVu")  # by the start of the name; then the others by name
+PREFERRED = ("Noto Sans", "Source Han Sans", "Noto", "DejaVu")  # starts of names, best first; then the others by name
 LAST_RESORT = "Last Resort"  # has a box for every character
-REGULAR = (400, "normal", "regular", "book")  # of another weight, matplotlib complains
+REGULAR = (400, "normal", "regular", "book")  # matplotlib warns about other weights
 CJK_NAMES = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "FULLWIDTH", "HALFWIDTH")
 
 logger = logging.getLogger(__name__)
 
 
 def families_for(text: str) -> tuple[list[str], set[str]]:
-    """Find the font families that together draw a text, and the characters that no installed font has."""
+    """Find font families that can draw a text together, and the characters that no installed font has."""
     families = [DEFAULT_FAMILY]
     missing = _not_in(DEFAULT_FAMILY, set(text))
     if missing:
@@ -63,12 +63,12 @@ def _not_in(family: str, characters: set[str]) -> set[str]:
 
 @cache
 def _add_new_fonts() -> None:
-    """Add the fonts installed since matplotlib wrote its list of fonts, or our own advice would not help."""
+    """Add fonts that were installed after matplotlib wrote its list, for example on our own advice."""
     known = {entry.fname for entry in font_manager.fontManager.ttflist}
     for path in sorted(set(font_manager.findSystemFonts()) - known):
         try:
             font_manager.fontManager.addfont(path)
-        except Exception as error:  # as matplotlib does: fonts fail in many ways, and none of them is our business
+        except Exception as error:  # fonts fail in many ways; matplotlib ignores them too
             logger.debug("font %s: %s", path, error)
 
 

@@ -27,10 +27,10 @@ from translate.figures.labels import label
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-# A file of the same weights is the same to the byte: no dates in it.
+# No dates, so that the same weights give the same file.
 METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
-# Text stays text: it can be searched, and the viewer's fonts draw what ours cannot (svg); fonts are embedded (pdf).
+# Text stays text: it can be searched, and in svg the viewer's fonts can draw what ours cannot; pdf embeds fonts.
 STYLE: dict[RcKeyType, Any] = {
     "text.parse_math": False,  # a token is text, even `$_$`
     "font.sans-serif": [DEFAULT_FAMILY],
@@ -71,9 +71,9 @@ def save_heatmap(
     title: str | None = None,
     measure: str = ATTENTION,
 ) -> None:
-    """Draw weights (T, S) into a .png, .svg or .pdf file; labels are shown as they are, whatever they contain.
+    """Draw weights (T, S) into a .png, .svg or .pdf file; labels are not interpreted as markup.
 
-    `measure` says at the colour bar what the weights are.
+    `measure` is the label of the colour bar.
     """
     assert weights.shape == (len(target_labels), len(source_labels)), "weights are (T, S)"
     kind = path.suffix.lower()
@@ -94,7 +94,7 @@ def save_heatmap(
 
 @contextmanager
 def _style(families: Sequence[str]) -> Iterator[None]:
-    """Draw in our style, whatever matplotlibrc the user has, and without a warning for each missing glyph."""
+    """Draw in our style, without the user's matplotlibrc and without a warning for each missing glyph."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update({**STYLE, "font.family": ["sans-serif", *families[1:]]})
@@ -103,7 +103,7 @@ def _style(families: Sequence[str]) -> Iterator[None]:
 
 
 def _draw(weights: FloatArray, columns: Sequence[str], rows: Sequence[str], heading: str, measure: str) -> Figure:
-    """Lay the cells out in inches; what sticks out (labels, colour bar) enlarges the picture when it is saved."""
+    """Lay out the cells in inches; labels and the colour bar enlarge the picture when it is saved."""
     cell_width, cell_height = _cell(len(columns)), _cell(len(rows))
     width, height = cell_width * max(len(columns), 1), cell_height * max(len(rows), 1)
     figure = Figure(figsize=(width, height))
@@ -121,12 +121,12 @@ def _draw(weights: FloatArray, columns: Sequence[str], rows: Sequence[str], head
 
 
 def _cell(count: int) -> float:
-    """Give the side of a cell in inches, so that the whole side is bounded."""
+    """The side of a cell in inches, such that the picture's side is bounded."""
     return min(CELL, MAX_SIDE / max(count, 1))
 
 
 def _add_cells(axes: Axes, weights: FloatArray, grid: bool) -> QuadMesh:
-    """Draw the weights as coloured cells: white is 0, the darkest 1, grey not a number."""
+    """Draw the weights as coloured cells: white is 0, the darkest colour is 1, grey is not a number."""
     return axes.pcolormesh(
         np.ma.masked_invalid(weights),
         cmap=COLOURS,
@@ -148,7 +148,7 @@ def _add_bar(figure: Figure, cells: QuadMesh, width: float, height: float, measu
 
 
 def _label_columns(axes: Axes, labels: Sequence[str], cell: float) -> None:
-    """Write the source labels on top: level where they fit, slanted where cells are wide, else upright."""
+    """Write the source labels on top: horizontal if they fit, slanted if cells are wide, else vertical."""
     ticks, size = _ticks(len(labels), cell)
     room = cell * POINTS / (0.65 * size)  # in letters
     if all(cell_len(text) <= room for text in labels):
@@ -181,7 +181,7 @@ def pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def write_picture(path: Path, content: bytes) -> None:
-    """Write the finished picture in one go."""
+    """Write the finished picture."""
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Tokens as labels: any text, however hostile, becomes one short line that can be seen."""
+"""Tokens as labels: any text becomes one short line of visible characters."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich.cells import cell_len, set_cell_size
 EMPTY = "∅"
 SPACE = "␣"
 ELLIPSIS = "…"
-DOTTED_CIRCLE = "◌"  # what Unicode puts under a combining mark that stands alone
+DOTTED_CIRCLE = "◌"  # Unicode's base for a combining mark without a letter
 JOINERS = "\u200c\u200d"  # Persian spelling and composed emoji need them
-MAX_ATTACHED = 4  # marks on a letter: languages need two or three, a tower of them would cross the picture
+MAX_ATTACHED = 4  # marks on a letter: languages need two or three, and many of them would cover other labels
 MAX_CODES_PER_CELL = 4
 
 
@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def shorten(text: str, cells: int) -> str:
-    """Cut text to a number of terminal cells and mark the cut by `…`; marks without width are bounded too."""
+    """Cut text to a number of terminal cells and mark the cut by `…`; also bounds marks without width."""
     start = text[: MAX_CODES_PER_CELL * cells]
     if start == text and cell_len(text) <= cells:
         return text
@@ -37,8 +37,8 @@ def shorten(text: str, cells: int) -> str:
 
 
 def label(text: str, cells: int) -> str:
-    """Make a token visible in at most so many terminal cells."""
-    # Cut before and after: a token of a million characters must not be walked through.
+    """Make a token visible in at most `cells` terminal cells."""
+    # Cut before and after, so that a token of a million characters takes no time.
     return shorten(visible(text[: MAX_CODES_PER_CELL * cells + 1]), cells)
 
 

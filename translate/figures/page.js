@@ -39,7 +39,7 @@ function side(sentence, name, cells) {
     cells.push(word);
     row.append(word);
   });
-  if (name === "source" || sentence.back) { // in one direction nothing looks at the end of the target
+  if (name === "source" || sentence.back) { // with one direction, no weight is on the end of the target
     const none = make("span", "word none", "∅");
     none.title = "no word: the end of the sentence";
     cells.push(none);
@@ -136,7 +136,7 @@ function extend(count) {
   more.textContent = `${shown.length - drawn} more`;
 }
 
-// Where there is no number, a sentence comes last. A greater error is worse, a smaller score is.
+// Sentences without a value come last. A higher error rate is worse, and so is a lower score.
 function byBadness(name) {
   const sign = measures.find((measure) => measure[0] === name)[2];
   return (a, b) => (a[name] === null) - (b[name] === null) || sign * (b[name] - a[name]) || a.line - b.line;

@@ -1,4 +1,4 @@
-"""Alignments as one page that needs nothing else: hover over a word and see what it looks at."""
+"""Alignments as one self-contained HTML page that shows the weights of a word under the pointer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from translate.figures.labels import visible
 
-# What a sentence can be sorted by: key, title, and whether more of it is worse (1) or better (-1).
+# Measures to sort sentences by: key, title, and whether a higher value is worse (1) or better (-1).
 MEASURES = (("aer", "AER", 1), ("score", "score", -1))
 
 PAGE = """<!DOCTYPE html>
@@ -49,7 +49,7 @@ Right-to-left text runs from the right.</p>
 
 
 def page(records: Iterable[Mapping[str, Any]], title: str) -> str:
-    """Make the page of alignment records; what they hold is shown as text, whatever it is."""
+    """Make the page of alignment records; all their content is shown as text."""
     sentences = [_sentence(record) for record in records]
     measures = [measure for measure in MEASURES if any(sentence[measure[0]] is not None for sentence in sentences)]
     style, script = (files(__package__).joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
@@ -66,7 +66,7 @@ def page(records: Iterable[Mapping[str, Any]], title: str) -> str:
 
 
 def _sentence(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page needs of a record, weights in thousandths."""
+    """The data of a record that the page needs, with weights in thousandths."""
     back = record.get("reverse_word_weights")
     return {
         "line": record["line"],
@@ -84,11 +84,11 @@ def _thousandths(rows: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def _embedded(value: Any) -> str:
-    """JSON that cannot end the script it stands in, nor open a comment there."""
+    """JSON that can neither end the script element around it nor open a comment in it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(text: str) -> str:
-    """The source of exactly this text in a Content-Security-Policy."""
+    """The source expression that allows exactly this text in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Attention weights in the terminal: the shade is in the characters, and colour only adds to it."""
+"""Attention weights in the terminal: characters show the shade, and colour only adds to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 from translate.alignment.formats import FloatArray
 from translate.figures.labels import label
 
-# From which weight on, drawn as, coloured as: colours that show on a dark and on a light background.
+# Least weight, character, and a colour that is visible on dark and light backgrounds.
 SHADES = (
     (0.75, "█", Style(color="#1f6feb")),
     (0.50, "▓", Style(color="#3c82e6")),
@@ -32,8 +32,8 @@ def terminal_heatmap(
 ) -> Text:
     """Draw weights (T, S) in `width` terminal cells, at least 24: target tokens are rows, source tokens columns.
 
-    Source tokens head their columns where all fit side by side; else the columns have numbers, a list says what the
-    numbers are, and columns that do not fit go into further panels below.
+    Source tokens head their columns if all fit next to each other; else the columns have numbers, a list explains the
+    numbers, and columns that do not fit go into further panels below.
     """
     assert weights.shape == (len(target_labels), len(source_labels)), "weights are (T, S)"
     width = max(width, MIN_WIDTH)
@@ -86,7 +86,7 @@ def _panels(heads: Sequence[str], room: int) -> Iterator[tuple[int, int]]:
 
 
 def _flow(entries: Sequence[str], width: int) -> Iterator[Text]:
-    """Set entries side by side in columns of one width, as many lines as it takes."""
+    """Set entries next to each other in columns of equal width, on as many lines as needed."""
     aligned = _aligned(entries)
     per_line = max(1, (width + 2) // (cell_len(aligned[0]) + 2))
     for start in range(0, len(aligned), per_line):

@@ -1,6 +1,6 @@
-"""Everything that exists for speed, behind few functions; `models/` holds the algebra and calls these.
+"""All code that exists for speed, behind few functions; `models/` contains the algebra and calls these.
 
-The plain twin of each kernel stands in `reference.py`. With `TRANSLATE_KERNELS=reference` the twins run instead.
+The plain twin of each kernel is in `reference.py`. With `TRANSLATE_KERNELS=reference` the twins run instead.
 """
 
 from translate.kernels.additive import additive_score, in_slices

@@ -28,7 +28,7 @@ def additive_score(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 def in_slices(compare: Callable[[Tensor, Tensor], Tensor], queries: Tensor, keys: Tensor) -> Tensor:
-    """Compare some queries at a time, so that their hidden units stay within bounds, whatever the lengths are."""
+    """Compare some queries at a time, so that the size of their hidden units is bounded for all lengths."""
     rows = max(1, MAX_UNITS // max(1, keys.numel()))
     if rows >= queries.size(2):
         return compare(queries, keys)
@@ -50,8 +50,8 @@ def _one_group(queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 def _scores(queries: Tensor, keys: Tensor, v: Tensor, units: Tensor | None = None) -> Tensor:
     """The scores (B, 1, T, S); the hidden units are left in `units` (B, 1, T, S, A) where it is given.
 
-    Units are σ(2x) instead of tanh(x) = 2 σ(2x) − 1 where they are precise enough for the difference: torch's tanh
-    takes four times as long, and 2 and 1 need not go through every unit.
+    In float32 and float64 the units are σ(2x), and tanh(x) = 2 σ(2x) − 1 is applied to their sum: torch's tanh takes
+    four times as long.
     """
     shape = (queries.size(0), 1, queries.size(2), keys.size(2), keys.size(3))
     scores, by_sigmoid = v.new_empty(shape[:-1]), _is_precise(v.dtype)
@@ -70,7 +70,7 @@ def _is_precise(dtype: torch.dtype) -> bool:
 
 
 class _AdditiveScore(Function):
-    """The same with its derivative written out, so that the units are kept once and go through memory less."""
+    """The same with an explicit derivative, which stores the units once and reads them fewer times."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, v: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class _AdditiveScore(Function):
         by_v = torch.zeros_like(v)
         for some in cached_slices(batch, units[:1].numel(), units.device):
             part, of_keys = units[some], by_keys[some]
-            # Of a single query the gradients of the units are those of the keys. They are weighted last, once for each.
+            # For a single query, the gradients of the units are those of the keys. They are multiplied by v at the end.
             by_units = of_keys.unsqueeze(2) if steps == 1 else torch.empty_like(part)  # (…, 1, T, S, A)
             slope(grad[some].unsqueeze(-1), part, grad_input=by_units)
             torch.sum(by_units, dim=3, out=by_queries[some])

@@ -1,4 +1,4 @@
-"""Which code forms a result: a kernel, or its plain twin in `reference.py`."""
+"""Which code computes a result: a kernel, or its plain twin in `reference.py`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _plain: set[str] = set()  # the names of those whose twin is used
 
 
 def kernel(twin: Callable[P, T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Mark a function as the kernel whose plain twin is given; callers get the one that is in use."""
+    """Mark a function as the kernel of a plain twin; callers run the one that is in use."""
 
     def mark(fast: Callable[P, T]) -> Callable[P, T]:
         name = fast.__name__
@@ -46,13 +46,13 @@ def kernel(twin: Callable[P, T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def uses_twin(name: str) -> bool:
-    """Whether the plain twin is used: everywhere in a reference run, and always while torch.compile looks."""
+    """Whether the plain twin is used: everywhere in a reference run, and always while torch.compile traces."""
     return name in _plain or torch.compiler.is_compiling()
 
 
 @contextmanager
 def plain(*names: str) -> Iterator[None]:
-    """Within, these kernels are replaced by their twins; all of them if none is named."""
+    """In this context these kernels are replaced by their twins; all of them if none is named."""
     before = set(_plain)
     _plain.update(names or KERNELS)
     try:

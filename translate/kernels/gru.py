@@ -1,4 +1,4 @@
-"""Recurrent units: the GRU with its derivative written out, in a third of autograd's operations; torch's own LSTM."""
+"""Recurrent units: a GRU with an explicit derivative, in a third of autograd's operations; torch's own LSTM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HALF = torch.float16
 def gru(inputs: Tensor, start: Tensor, input: FastLinear, recurrent: FastLinear, extra: FastLinear | None) -> Tensor:
     """All states, for inputs that are known beforehand: (B, T, E), (B, H) -> (B, T, H).
 
-    With `extra`, the last entries of the inputs are those that it reads.
+    `extra`, if given, reads the last entries of the inputs.
     """
     weight = input.weight if extra is None else torch.cat([input.weight, extra.weight], dim=1)  # (3H, E)
     if inputs.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
@@ -51,16 +51,16 @@ def lstm(
 
 
 def tanh_(values: Tensor) -> Tensor:
-    """tanh in place; on a CPU as 2 σ(2x) − 1, for which torch takes a quarter of the time, right to 1e-7."""
+    """tanh in place; on a CPU as 2 σ(2x) − 1, which takes torch a quarter of the time and is exact to 1e-7."""
     if values.device.type != "cpu" or values.dtype != torch.float32:
         return values.tanh_()
     return torch.add(_MINUS_ONE, values.mul_(2).sigmoid_(), alpha=2, out=values)
 
 
 class _GruUnrolled(Function):
-    """All steps of a GRU whose inputs are known, with weight gradients formed once.
+    """All steps of a GRU whose inputs are known; each weight gradient is one product for all steps.
 
-    inputs (T, B, E), start (B, H), weights as torch has them, and packed ones if there are -> states (T, B, H).
+    inputs (T, B, E), start (B, H), weights as in torch.nn.GRU, and packed ones if any -> states (T, B, H).
     """
 
     @staticmethod
@@ -72,7 +72,7 @@ class _GruUnrolled(Function):
         recurrent = packed_hh or PackedWeight(weight_hh)
         flat = inputs.flatten(0, 1)
         gates = linear_no_grad(flat, weight_ih, bias_ih) if packed_ih is None else packed_ih(flat, bias_ih)
-        gates = gates.view(steps, rows, 3 * width)  # r, z and n are formed in place
+        gates = gates.view(steps, rows, 3 * width)  # r, z and n are computed in place
         states, candidates = inputs.new_empty(steps + 1, rows, width), inputs.new_empty(steps, rows, width)
         before = states[0].copy_(start)
         for reset_update, new, candidate, after in zip(
@@ -92,7 +92,7 @@ class _GruUnrolled(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         inputs, gates, candidates, states, weight_ih, weight_hh = ctx.saved_tensors
         steps, rows, width = candidates.shape
-        # Side by side: the recurrent share of n, then r, z, n, so that both products read neighbours.
+        # In one row: the recurrent part of n, then r, z, n, so that both products read contiguous columns.
         grads = grad.new_empty(steps, rows, 4 * width)
         ordered = torch.cat([weight_hh[2 * width :], weight_hh[: 2 * width]])  # (3H, H), in this order
         recurrent = PackedWeight(ordered.t())
@@ -123,7 +123,7 @@ def _gate_gradients(
     grad: Tensor, reset_update: Tensor, candidate: Tensor, new: Tensor, before: Tensor, by_gates: Tensor,
     by_candidate: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Gradients of r, z, n into `by_gates` (B, 3H), of n's recurrent share into `by_candidate`; returns z · grad."""
+    """Gradients of r, z, n into `by_gates` (B, 3H), of n's recurrent part into `by_candidate`; returns z · grad."""
     width = before.size(1)
     reset, update = reset_update[:, :width], reset_update[:, width:]
     by_reset, by_update, by_new = by_gates[:, :width], by_gates[:, width : 2 * width], by_gates[:, 2 * width :]

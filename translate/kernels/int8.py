@@ -1,4 +1,4 @@
-"""Products with weights of 8 bits: faster and a little less exact, for search alone and only when asked for."""
+"""Products with weights of 8 bits: faster and a little less exact; only for search, and only if search.int8 is set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def int8(model: Model, part: str) -> Model:
-    """A copy whose submodule `part` forms its products in 8 bits. It can search, but neither train nor unroll."""
+    """A copy whose submodule `part` computes its products in 8 bits. It can search, but neither train nor unroll."""
     _check_machine(next(model.parameters()).device)
     model = copy.deepcopy(model)
     exchange_linears(
@@ -40,7 +40,7 @@ def _check_machine(device: torch.device) -> None:
 class Int8Linear(nn.Module):
     """x Wᵀ + b, with a scale for each row of W and one for each row of x.
 
-    The sums are of whole numbers, so that no row depends on the number of rows.
+    Sums of integers are exact, so that a row's result does not depend on the number of rows.
     """
 
     def __init__(self, linear: FastLinear) -> None:
@@ -68,7 +68,7 @@ class Int8Linear(nn.Module):
     def _product(self, rows: Tensor) -> Tensor:
         largest = torch.maximum(rows.amax(dim=1, keepdim=True), -rows.amin(dim=1, keepdim=True))  # (M, 1)
         largest = largest.clamp_(min=torch.finfo(torch.float32).tiny)
-        # From −127 … 127 to 1 … 255: the instruction takes one side without a sign.
+        # From −127 … 127 to 1 … 255: the instruction needs one unsigned operand.
         most = reference.INT8_MOST
         rounded = (rows * (most / largest)).round_().add_(most + 1).to(torch.uint8)
         product: Tensor = torch.ops.onednn.qlinear_pointwise(

@@ -1,4 +1,4 @@
-"""Matrix products by the fastest library for this processor: torch's own, or oneDNN's."""
+"""Matrix products by the fastest library for this processor: torch's own or oneDNN's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from translate.kernels import reference
 from translate.kernels.dispatch import kernel, uses_twin
 from translate.machine import cpu_family, cpu_name
 
-_MIN_ELEMENTS = 1 << 14  # of a matrix for which another library or layout pays
+_MIN_ELEMENTS = 1 << 14  # of a matrix for which another library or layout is faster
 _MIN_ROWS = 48  # of a product with a matrix that is not packed
 _ZEN_5 = 26
 _PACKED_FOR_ROWS = 64  # the number of rows oneDNN packs for; the layout serves other numbers as well
@@ -28,7 +28,7 @@ class PackedWeight:
 
     On AMD's processors oneDNN's own layout is faster than torch's: with 64 rows 1.18 times on Zen 4 and 2.4 times on
     Zen 5, with 5 rows more (1536 × 512, docs/search.md), and no row's result depends on the number of rows. On Intel's
-    it gains nothing, but a copy in rows does.
+    it is no faster, but a copy in rows is.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -42,7 +42,7 @@ class PackedWeight:
             self._rows = in_rows(self._weight.t())
 
     def __deepcopy__(self, memo: dict[int, object]) -> PackedWeight:
-        return self  # nothing in it ever changes
+        return self  # it never changes
 
     def __call__(self, inputs: Tensor, bias: Tensor | None = None, plus: Tensor | None = None) -> Tensor:
         """x Wᵀ, plus a bias (N,) or a table (M, N): (M, K) -> (M, N)."""
@@ -55,15 +55,15 @@ class PackedWeight:
 
 
 def _most_packed_rows() -> int:
-    """With more rows oneDNN gains a tenth at most on Zen 4, but needs many more programs (`round_up_rows`)."""
+    """With more rows oneDNN is at most 10 % faster on Zen 4, but compiles many more programs (`round_up_rows`)."""
     return 1 << 30 if cpu_family() >= _ZEN_5 else 512
 
 
 def in_rows(matrix: Tensor) -> Tensor:
-    """The matrix so that products read it row by row: itself, or a copy.
+    """The matrix in a layout that products read row by row: itself, or a copy.
 
-    On Intel's processors x Wᵀ of a few rows runs 1.2 to 1.9 times as fast from such a copy. Rows that start a multiple
-    of 4 KiB apart would share few places of the cache, so they get some room between them.
+    On Intel's processors x Wᵀ with a few rows is 1.2 to 1.9 times as fast from such a copy. Rows at distances of a
+    multiple of 4 KiB would compete for few cache lines, so they get some padding.
     """
     rows, columns = matrix.shape
     crowded = columns * matrix.element_size() % 4096 == 0
@@ -126,10 +126,10 @@ class WeightGradientSum:
     def __init__(self, weight: Tensor) -> None:
         self._weight = weight
         self._total: Tensor | None = None  # (N, K)
-        self._transposed: Tensor | None = None  # (K, N), for which the inputs, the smaller part, are transposed
+        self._transposed: Tensor | None = None  # (K, N): transposing the inputs is cheaper, because they are smaller
 
     def add(self, grads: Tensor, inputs: Tensor) -> None:
-        """grads (M, N), inputs (M, K), in the precision in which they are to be multiplied."""
+        """grads (M, N), inputs (M, K), in the precision of the product."""
         if _pays_when_used_once(len(grads), self._weight):
             assert len(grads) == round_up_rows(len(grads)), "the caller pads rows"
             product = _onednn(inputs.t().contiguous(), grads.t())
@@ -151,7 +151,7 @@ class WeightGradientSum:
 
 
 def pad_rows_if_faster(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Inputs (M, K), with rows of zeros added where that makes products with the weight (N, K) faster."""
+    """Inputs (M, K), with rows of zeros added if that makes products with the weight (N, K) faster."""
     return pad_rows(inputs, round_up_rows(len(inputs))) if _pays_when_used_once(len(inputs), weight) else inputs
 
 
@@ -166,7 +166,7 @@ def pad_rows(inputs: Tensor, rows: int) -> Tensor:
 
 
 def round_up_rows(rows: int) -> int:
-    """This number of rows or a few more: oneDNN compiles a program of 0.6 MB for every number of rows and keeps it."""
+    """This number of rows or a few more: oneDNN compiles and keeps a program of 0.6 MB for every number of rows."""
     multiples = ((8, 1), (96, 4), (256, 16), (512, 32), (2048, 64))
     multiple = next((step for most, step in multiples if rows <= most), 1 << max(0, rows.bit_length() - 5))
     return -(-rows // multiple) * multiple
@@ -178,7 +178,7 @@ def round_up_rows(rows: int) -> int:
 def _onednn_in_rounded_rows(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b by oneDNN's program for the rounded number of rows: (M, K) -> (M, N)."""
     product = _onednn(pad_rows(inputs, round_up_rows(len(inputs))), weight, bias)
-    return product if len(product) == len(inputs) else product[: len(inputs)]  # a slice of everything costs a call too
+    return product if len(product) == len(inputs) else product[: len(inputs)]  # a slice of all rows costs a call too
 
 
 def _onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -188,16 +188,16 @@ def _onednn(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def _pays_when_used_once(rows: int, weight: Tensor) -> bool:
-    """Whether oneDNN's product pays though the matrix is used once and so has to be packed on the way.
+    """Whether oneDNN's product is faster even if the matrix is used only once, so that its packing counts.
 
-    torch's runs at 120 GFLOP/s on Zen 5 and oneDNN's at 260; on Zen 4 it is 98 and 98 to 106, which is not worth the
-    memory (docs/decisions/speed.md).
+    On Zen 5 torch reaches 120 GFLOP/s and oneDNN 260; on Zen 4 98 and 98 to 106, which is not worth the memory
+    (docs/decisions/speed.md).
     """
     return rows >= _MIN_ROWS and suits_onednn(weight) and cpu_family() >= _ZEN_5
 
 
 def suits_onednn(weight: Tensor) -> bool:
-    """Whether oneDNN's products were measured to pay here for a packed matrix, and the precision is theirs."""
+    """Whether oneDNN's products with a packed matrix were measured to be faster here and support the precision."""
     return (
         not uses_twin("linear")
         and weight.device.type == "cpu"

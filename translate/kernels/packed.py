@@ -1,4 +1,4 @@
-"""Copies of a model for search, whose linear maps are exchanged for faster ones that cannot train."""
+"""Copies of a model for search, whose linear layers are replaced by faster ones that cannot be trained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def packed(model: Model) -> Model:
-    """A copy whose weights lie as products with few rows read them fastest; on a GPU the model itself."""
+    """A copy with weights in the fastest layout for products with few rows; on a GPU the model itself."""
     if uses_twin("linear") or next(model.parameters()).device.type != "cpu":
         return model
     model = copy.deepcopy(model)
@@ -26,7 +26,7 @@ def packed(model: Model) -> Model:
 
 
 def exchange_linears(module: nn.Module, make: Callable[[FastLinear], nn.Module]) -> None:
-    """Put what `make` makes of each `FastLinear` in its place."""
+    """Replace each `FastLinear` by the result of `make`."""
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, FastLinear):
@@ -34,9 +34,9 @@ def exchange_linears(module: nn.Module, make: Callable[[FastLinear], nn.Module])
 
 
 class PackedLinear(FastLinear):
-    """A linear map whose weight does not change any more: in oneDNN's layout where that pays, else by column.
+    """A linear layer whose weight no longer changes: in oneDNN's layout where that is faster, else by column.
 
-    By column products of 5 and 64 rows run 1.1 to 1.5 times as fast on Intel's processors (docs/search.md).
+    By column, products with 5 and 64 rows are 1.1 to 1.5 times as fast on Intel's processors (docs/search.md).
     """
 
     def __init__(self, linear: FastLinear) -> None:

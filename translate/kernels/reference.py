@@ -1,7 +1,7 @@
 """The plain twin of every kernel: what it computes, in torch's own operations.
 
 One test holds each kernel equal to its twin, values and gradients. `TRANSLATE_KERNELS=reference` runs the whole program
-on the twins, and torch.compile sees nothing else.
+on the twins, and torch.compile traces only them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def lstm(
 
 
 def dropout_mask(values: Tensor, share: float) -> Tensor:
-    """Of the shape of the values: zero with probability `share`, else 1 / (1 − share)."""
+    """A mask of the values' shape: zero with probability `share`, else 1 / (1 − share)."""
     return F.dropout(torch.ones_like(values), share)
 
 
@@ -83,16 +83,16 @@ def vocabulary_loss(
     return -(1 - smoothing) * gold.sum() - smoothing * log_probs.mean(dim=1).sum(), gold.detach()
 
 
-INT8_MOST = 127  # the greatest number of 8 bits with a sign
+INT8_MOST = 127  # the greatest signed number of 8 bits
 
 
 def rounded_to_int8(table: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from −127 to 127 (N, K), still as floats, and what they are to be multiplied by (N, 1)."""
+    """Integers from −127 to 127 (N, K), as floats, and their scales (N, 1)."""
     scales = table.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(table.dtype).tiny) / INT8_MOST
     return (table / scales).round(), scales
 
 
 def int8_linear(inputs: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """x Wᵀ with both sides rounded to 8 bits: (M, K), whole numbers (N, K) and their scales (N, 1) -> (M, N)."""
+    """x Wᵀ with both sides rounded to 8 bits: (M, K), integers (N, K) and their scales (N, 1) -> (M, N)."""
     rounded, input_scales = rounded_to_int8(inputs)
     return (rounded.double() @ weight.double().t()).float() * input_scales * scales.t()

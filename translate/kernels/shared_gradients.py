@@ -1,7 +1,7 @@
-"""Weights and values that a loop uses at every step: their gradients are formed once, after all steps.
+"""Weights and values that a loop uses at every step: their gradients are computed once, after all steps.
 
-Autograd would add up a gradient of the weight's size at every step. Within `share_gradients()` each use only keeps its
-inputs and the gradient of its outputs; when the backward pass has gone through all steps, one product forms the whole.
+Autograd would add a gradient of the weight's size at every step. Within `share_gradients()` each use only stores its
+inputs and the gradient of its outputs; after the backward passes of all steps, one product computes the whole gradient.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _loop: ContextVar[_Loop | None] = ContextVar("_loop", default=None)
 
 @contextmanager
 def share_gradients() -> Iterator[None]:
-    """Within, the gradients of `FastLinear`s and of weighted sums are formed once for all steps of a loop."""
+    """In this context, gradients of `FastLinear`s and of weighted sums are computed once for all steps of a loop."""
     token = _loop.set(_Loop({}, {}))
     try:
         yield
@@ -44,14 +44,14 @@ def share_gradients() -> Iterator[None]:
 
 
 def _current_loop(inputs: Tensor) -> _Loop | None:
-    """The loop we are in, if it shares gradients; under autocast and torch.compile autograd keeps its own way."""
+    """The current loop, if it shares gradients; None under autocast and torch.compile."""
     if not torch.is_grad_enabled() or torch.is_autocast_enabled(inputs.device.type):
         return None
     return None if uses_twin("weighted_sum") else _loop.get()
 
 
 class DeferredGradients:
-    """Pairs of tensors that the backward passes of the steps add, for one backward pass that comes after them."""
+    """Pairs of tensors that the backward passes of the steps collect for a later backward pass."""
 
     def __init__(self) -> None:
         self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by backward pass
@@ -68,9 +68,9 @@ class DeferredGradients:
 
 
 class SharedWeight:
-    """One weight in one loop: forms the products of the steps and collects what its gradient needs.
+    """One weight in one loop: computes the products of the steps and collects the inputs of its gradient.
 
-    `anchor` stands between the weight and the steps in the graph, so that its backward pass comes after theirs.
+    `anchor` is between the weight and the steps in the graph, so that its backward pass comes after theirs.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -97,7 +97,7 @@ class SharedWeight:
 
 
 class _WeightAnchor(Function):
-    """Nothing on the way forward; on the way back the gradient of the weight, one product for all steps."""
+    """Does nothing forward; backward it computes the gradient of the weight, one product for all steps."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor | None, deferred: DeferredGradients) -> Tensor:
@@ -133,7 +133,7 @@ class _SharedProduct(Function):
 
 
 class FastLinear(nn.Linear):
-    """A linear map by the fastest products there are; where a loop uses it at every step, with one gradient for all."""
+    """A linear layer with the fastest products; in a loop its weight gradient is computed once for all steps."""
 
     __hash__ = nn.Module.__hash__
     packed: PackedWeight | None = None  # the weight, in a copy of a model that no longer changes
@@ -145,7 +145,7 @@ class FastLinear(nn.Linear):
         return self._product(inputs, None)
 
     def shared(self, inputs: Tensor, biased: bool = True) -> SharedWeight | None:
-        """What the steps of the loop we are in share of this weight; None outside of a loop."""
+        """The shared weight of the current loop; None outside of a loop."""
         loop, key = _current_loop(inputs), (self, biased)
         if loop is None:
             return None
@@ -166,7 +166,7 @@ class FastLinear(nn.Linear):
 
 
 class _SharedValues:
-    """The values of one loop, which collect what their gradient needs; `anchor` is as that of a weight."""
+    """The values of one loop: collects the inputs of their gradient; `anchor` as in `SharedWeight`."""
 
     def __init__(self, values: Tensor) -> None:
         self.deferred = DeferredGradients()
@@ -177,7 +177,7 @@ class _SharedValues:
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Σ_s α_s v_s: weights (B, G, T, S), values (B, G, S, C) -> (B, G, T, C).
 
-    Steps that are to share the gradient of the values have to give the same tensor.
+    Steps share the gradient of the values only if they pass the same tensor.
     """
     loop = _current_loop(values)
     if loop is None or not values.requires_grad:
@@ -207,7 +207,7 @@ class _WeightedSum(Function):
 
 
 class _ValuesAnchor(Function):
-    """Nothing on the way forward; on the way back the gradient of the values, one product for all steps."""
+    """Does nothing forward; backward it computes the gradient of the values, one product for all steps."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, deferred: DeferredGradients) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-_CACHED_ELEMENTS = 1 << 18  # what stays in a core's own cache between two passes over it
+_CACHED_ELEMENTS = 1 << 18  # fit into a core's own cache
 
 
 def cached_slices(rows: int, width: int, device: torch.device) -> list[slice]:

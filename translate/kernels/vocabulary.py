@@ -20,7 +20,7 @@ MAX_ELEMENTS = 1 << 22  # of the (rows, V) tensor of log probabilities that exis
 def log_softmax(logits: Tensor, bias: Tensor) -> Tensor:
     """log softmax(logits + b) in at least float32: (…, V), (V,) -> (…, V). Overwrites logits that need no gradient.
 
-    Bias and softmax go through a part of the rows together: a large table leaves the cache between two passes.
+    Bias and softmax are applied to some rows at a time, because a large table does not stay in the cache.
     """
     precise = logits.dtype in (torch.float32, torch.float64)
     if logits.requires_grad or not precise or logits.device.type != "cpu":
@@ -33,7 +33,7 @@ def log_softmax(logits: Tensor, bias: Tensor) -> Tensor:
 
 
 def vocabulary_chunks(num_tokens: int, vocabulary: int) -> list[slice]:
-    """Slices of tokens whose log probabilities may exist at once: many rows, but a number that need not be rounded."""
+    """Slices of tokens whose log probabilities may exist at once; large ones have a multiple of 64 rows."""
     rows = max(1, MAX_ELEMENTS // vocabulary)
     rows = rows if rows < 64 else rows // 64 * 64
     return [slice(begin, begin + rows) for begin in range(0, num_tokens, rows)]
@@ -54,9 +54,9 @@ def vocabulary_loss(
 
 
 class _VocabularyLoss(Function):
-    """The product, log softmax and cross entropy, with the gradient formed while a chunk is at hand.
+    """The product, log softmax and cross entropy; the gradient of each chunk is computed in the forward pass.
 
-    The sum over tokens is linear in what comes back to it, so nothing has to be kept or computed twice.
+    The loss is a sum, so the incoming gradient is only a factor, and nothing has to be stored or computed twice.
     """
 
     @staticmethod

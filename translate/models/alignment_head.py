@@ -1,4 +1,4 @@
-"""An aligner on top of a trained model: where a target piece comes from, asked once the piece itself has been read.
+"""An aligner on top of a trained model: it links a target piece to source pieces after the decoder has read the piece.
 
 Letters beside those of this package: **I** source words, **J** target words.
 """
@@ -14,16 +14,16 @@ from translate.kernels import FastLinear
 from translate.models.layers import masked_softmax
 from translate.models.seq2seq import Seq2Seq, initialise
 
-OFFSETS = (-1, 0, 1, 2)  # steps whose attention is a hint for piece t, beside its own
-_LEAST = 1e-6  # attention below it is no hint; also keeps logarithms finite
+OFFSETS = (-1, 0, 1, 2)  # offsets of the steps whose attention the head reads for piece t
+_LEAST = 1e-6  # smaller attention weights count as this, which keeps logarithms finite
 
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """What a frozen model has made of a batch of pairs, as far as a head reads it."""
+    """The outputs of a frozen model for a batch of pairs that a head reads."""
 
     features: Tensor  # (B, T, F)
-    tgt: Tensor  # (B, T, E), the target pieces' embeddings, not those of the pieces before
+    tgt: Tensor  # (B, T, E), the embeddings of the target pieces themselves, not of the previous pieces
     memory: Tensor  # (B, S, D)
     src: Tensor  # (B, S, E)
     weights: Tensor  # (B, T, S)
@@ -41,7 +41,7 @@ def head_inputs(
     tgt_out: Tensor,
     tgt_valid: Tensor,
 ) -> HeadInputs:
-    """Let a model in evaluation mode write given targets; no gradient reaches it."""
+    """Run a model in evaluation mode on given targets, without gradient."""
     decoded, source = model(src, src_valid, src_lengths, tgt_in)
     assert decoded.weights is not None, "a head is for a model with attention"
     return HeadInputs(
@@ -57,7 +57,7 @@ def head_inputs(
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """The widths of what a head reads, and its own."""
+    """The widths of a head's inputs, and its own width."""
 
     features: int
     embedding: int
@@ -66,7 +66,7 @@ class HeadSizes:
 
     @classmethod
     def of(cls, model: Seq2Seq, width: int) -> HeadSizes:
-        """Those that fit a model."""
+        """The sizes that fit a model."""
         decoder = model.decoder
         return cls(decoder.feature_width, decoder.config.embedding.width, decoder.memory_width, width)
 
@@ -75,7 +75,7 @@ class AlignmentHead(nn.Module):
     """score = q_t·k_s/√A + Σ_d g_d log α_{t+d,s}, softmax over s; `</s>` of the source is no word.
 
     q_t reads the decoder before and after piece t was read, and the pieces t and t + 1; k_s reads memory and embedding.
-    At the start q is 0 and g is ½ for steps t and t + 1: a head starts from the attention that it is to better.
+    At the start q is 0 and g is ½ for steps t and t + 1: a head starts from the attention that it has to improve.
     """
 
     def __init__(self, sizes: HeadSizes) -> None:
@@ -105,7 +105,7 @@ class AlignmentHead(nn.Module):
 
 
 def shifted(steps: Tensor, offset: int, lengths: Tensor) -> Tensor:
-    """Let step t hold what is at t + offset, beyond a sentence's ends its first or last step: (B, T, N)."""
+    """Let step t hold the values of step t + offset; beyond a sentence's ends, of its first or last step: (B, T, N)."""
     places = torch.arange(steps.size(1), device=steps.device) + offset  # (T,)
     places = torch.minimum(places.clamp(min=0), (lengths - 1).clamp(min=0).unsqueeze(1))  # (B, T)
     return steps.gather(1, places.unsqueeze(2).expand_as(steps))

@@ -1,4 +1,4 @@
-"""Attention: a score, a scope (which positions compete) and a selection (how scores become weights).
+"""Attention: a score, a scope (which positions can get weight) and a selection (how scores become weights).
 
 Scores and weights have G groups: one for each head, or with `per_feature` one for each dimension of the values.
 """
@@ -20,7 +20,7 @@ from translate.models.state import EncodedSource, SourceCache
 
 
 class AttentionResult(NamedTuple):
-    """What attention finds with T queries a sentence."""
+    """The result of attention for T queries per sentence."""
 
     context: Tensor  # (B, T, C)
     weights: Tensor  # (B, T, S), the mean over groups, float32
@@ -63,7 +63,7 @@ class Attention(nn.Module):
         assert source.cache is not None, "the source was encoded for a decoder without attention"
         weights, loss_terms = self.weigh(query, steps, source, coverage)
         context = self._context(weights, source.cache.values)  # (B, T, C)
-        for join in self.hops:  # what was found joins the query, which asks again (Sukhbaatar et al. 2015)
+        for join in self.hops:  # the context changes the query of the next hop (Sukhbaatar et al. 2015)
             query = torch.tanh(join(torch.cat([query, context], dim=-1)))  # (B, T, H)
             weights, more = self.weigh(query, steps, source, coverage)
             context = self._context(weights, source.cache.values)
@@ -74,7 +74,7 @@ class Attention(nn.Module):
     def weigh(
         self, query: Tensor, steps: Tensor, source: EncodedSource, coverage: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The weights α (B, G, T, S) in float32, and what the selection leaves for the loss."""
+        """The weights α (B, G, T, S) in float32, and the selection's loss terms."""
         assert source.cache is not None, "the source was encoded for a decoder without attention"
         loss_terms: dict[str, Tensor] = {}
 
@@ -89,7 +89,7 @@ class Attention(nn.Module):
         return weights, loss_terms
 
     def _keys(self, keys: Tensor, coverage: Tensor | None) -> Tensor:
-        """Keys (B, G, S, A / G) that know the weights so far (B, S)."""
+        """Keys (B, G, S, A / G) with the weights so far (B, S) added."""
         if self.covered is None:
             return keys
         assert coverage is not None

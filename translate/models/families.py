@@ -34,7 +34,7 @@ class Family:
     """Members of one kind."""
 
     title: str
-    """What the table of its members is called."""
+    """The name of the table of its members."""
     base: type[Member]
     members: dict[str, type[Any]]
     row: type[Declaration]
@@ -52,7 +52,7 @@ FAMILIES = {
 
 
 def declare(member: type[Member], setting: str) -> Declaration:
-    """What a class of the family that `setting` chooses from declares; a ValueError says what is wrong with it."""
+    """The declarations of a class of the family that `setting` chooses from; a ValueError says what is wrong."""
     family = FAMILIES[setting]
     kinds = get_type_hints(family.row)
     given: dict[str, Any] = {"summary": (member.__doc__ or "").strip().split("\n")[0]}
@@ -70,4 +70,4 @@ def declare(member: type[Member], setting: str) -> Declaration:
 def _check_words(name: str, words: Sequence[str], known: Sequence[str]) -> None:
     for word in words:
         if word not in known:
-            raise ValueError(f"{name} holds '{word}'; there are {either(known) if known else 'none to support'}")
+            raise ValueError(f"{name} holds '{word}'; allowed: {either(known) if known else 'none'}")

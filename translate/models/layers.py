@@ -1,4 +1,4 @@
-"""Small layers that several parts of a model are made of."""
+"""Small layers that several parts of a model use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, valid: Tensor) -> Tensor:
-    """Softmax over the last dimension in at least float32; exactly zero where not valid, even where nothing is."""
+    """Softmax over the last dimension in at least float32; exactly zero where not valid, even if nothing is valid."""
     scores = at_least_float32(scores)
     lowest = torch.finfo(scores.dtype).min
     weights = torch.softmax(scores.masked_fill(~valid, lowest), dim=-1)
@@ -27,7 +27,7 @@ def dropout(values: Tensor, share: float, training: bool = True) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """`dropout` with a share of its own."""
+    """`dropout` with a fixed share, active in training only."""
 
     def __init__(self, share: float) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """Vectors of tokens, with dropout on their entries and on whole words."""
+    """Embeddings of tokens, with dropout on their entries and on whole words."""
 
     def __init__(self, table: nn.Embedding, dropout: float, word_dropout: float) -> None:
         super().__init__()

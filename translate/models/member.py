@@ -10,22 +10,22 @@ from typing import ClassVar
 
 
 class Member:
-    """A member declares all of these itself, but for `supports` and `reasons`, which it may inherit.
+    """A member declares all of these itself, except `supports` and `reasons`, which it may inherit.
 
     The first line of its docstring is its summary.
     """
 
     name: ClassVar[str]
-    """The word that chooses it in a configuration."""
+    """Its name in a configuration."""
     formula: ClassVar[str]
     paper: ClassVar[str]
-    """Author, year and equation; "none: …" says what it is instead."""
+    """Author, year and equation; or "none: …" with a description."""
     when: ClassVar[str]
     """When to use it."""
     supports: ClassVar[tuple[str, ...]] = ()
-    """Optional settings that it works with, by their last word, as in "layers". The others are refused."""
+    """Optional settings that it works with, by the last part of their names, as in "layers". Others are refused."""
     reasons: ClassVar[Mapping[str, str]] = {}
-    """For a setting that it does not support: why not, as the rest of a sentence that begins with its name."""
+    """Why it does not support a setting: the rest of a sentence that begins with the member's name."""
 
     def initialise(self) -> None:
-        """Set the parameters that should not start as the others do: matrices by Xavier, vectors at zero."""
+        """Initialise parameters that differ from the default, which is Xavier for matrices and zero for vectors."""

@@ -1,8 +1,8 @@
-"""Parameters that had other names in runs written before."""
+"""Parameters that had other names in older runs."""
 
 from __future__ import annotations
 
-# The beginning of a name before and now. Optimizer states and averages begin with the name of their parameter.
+# Old and new beginnings of names. Names of optimizer states and averages begin with the name of their parameter.
 RENAMED = {
     "encoder.self_attention.": "self_attention.",
     "decoder.read_state.": "decoder.state_to_readout.",
@@ -15,7 +15,7 @@ RENAMED = {
 
 
 def current_name(name: str) -> str:
-    """The name that a tensor of a run has today."""
+    """The current name of a run's tensor."""
     for before, now in RENAMED.items():
         if name.startswith(before):
             return now + name.removeprefix(before)

@@ -1,4 +1,4 @@
-"""The one object that turns a decoder's features into probabilities: the vocabulary's matrix and the copy mixture."""
+"""From a decoder's features to probabilities: the vocabulary's matrix and the copy mixture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Output(nn.Module):
         super().__init__()
         vocabulary, embedding_width = table.weight.shape
         fitted_width = embedding_width if tied else width
-        self.vocabulary = FastLinear(fitted_width, vocabulary, device="meta")  # whose tensors are made here
+        self.vocabulary = FastLinear(fitted_width, vocabulary, device="meta")  # its tensors follow
         self.vocabulary.weight = table.weight if tied else nn.Parameter(torch.empty(vocabulary, fitted_width))
         self.vocabulary.bias = nn.Parameter(torch.zeros(vocabulary))
         self.fit = nn.Identity() if width == fitted_width else FastLinear(width, fitted_width, bias=False)
@@ -30,7 +30,7 @@ class Output(nn.Module):
     ) -> Tensor:
         """For search: features (N, F), weights (N, S) -> (N, V).
 
-        `rows` (N,) names the sentence of the source that each belongs to; without it, each has its own.
+        `rows` (N,) is the sentence of the source that each row belongs to; without it, row n belongs to sentence n.
         """
         logits = self.vocabulary.without_bias(self.fit(features))
         log_probs = kernels.log_softmax(logits, self.vocabulary.bias)
@@ -66,7 +66,7 @@ class Output(nn.Module):
         chunks = kernels.vocabulary_chunks(len(targets), self.vocabulary.out_features)
         if len(chunks) == 1:
             return chunk_loss(chunks[0])
-        # Each chunk is computed again in the backward pass, so that only one is ever held.
+        # Each chunk is computed again in the backward pass, so that only one is in memory at a time.
         losses = [checkpoint(chunk_loss, part, use_reentrant=False, preserve_rng_state=False) for part in chunks]
         return torch.stack([loss for loss, _ in losses]).sum(), torch.cat([gold for _, gold in losses])
 
@@ -74,8 +74,8 @@ class Output(nn.Module):
 class CopyGate(nn.Module):
     """Mixes the vocabulary with a pointer into the source: p(y) = g p_vocabulary(y) + (1 − g) Σ_{s: x_s = y} α_s.
 
-    See et al. 2017, eq. 8-9, over one vocabulary for both sides. What attention gives to `</s>`, or to nothing where
-    its weights sum to less than one, goes to the vocabulary too (the sentinel of Merity et al. 2017).
+    See et al. 2017, eq. 8-9, over one vocabulary for both sides. The weight on `</s>`, and the rest if weights sum to
+    less than one, go to the vocabulary too (the sentinel of Merity et al. 2017).
     """
 
     def __init__(self, width: int) -> None:
@@ -83,11 +83,11 @@ class CopyGate(nn.Module):
         self.gate = nn.Linear(width, 1)
 
     def initialise(self) -> None:
-        """At first the vocabulary speaks: the pointer has to earn its share."""
+        """Start with a large share for the vocabulary."""
         nn.init.constant_(self.gate.bias, 2.0)
 
     def forward(self, features: Tensor, log_probs: Tensor, weights: Tensor, src: Tensor, words: Tensor) -> Tensor:
-        """features (N, F), log_probs (N, V), weights and src (N, S), which of it are words (N, S) -> (N, V)."""
+        """features (N, F), log_probs (N, V), weights, src and the mask of its words (N, S) each -> (N, V)."""
         gate = self.gate(features).to(log_probs.dtype)  # (N, 1)
         shares = torch.sigmoid(-gate) * weights.to(log_probs.dtype) * words  # (N, S)
         copied = torch.zeros_like(log_probs).scatter_add(1, src, shares)  # (N, V)

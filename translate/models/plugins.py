@@ -1,4 +1,4 @@
-"""Plugins: files of the user's own that add members to the zoo, named by `--plugin FILE.py`."""
+"""Plugins: the user's own files that add members to the zoo, given by `--plugin FILE.py`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from translate.models.families import FAMILIES, declare
 from translate.models.member import Member
 
 _NAME = re.compile("[a-z][a-z0-9_]*")
-_OWN = ("name", "formula", "paper", "when")  # what a member does not inherit, because another's would be wrong
+_OWN = ("name", "formula", "paper", "when")  # what a member may not inherit, because another member's would be wrong
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file of members, as it was when it was loaded, or when a run noted it."""
+    """A file of members, as it was when it was loaded, or when a run recorded it."""
 
     name: str
     """The file's name without its folder."""
@@ -73,7 +73,7 @@ def _execute(path: Path, source: bytes, name: str) -> ModuleType:
 
 
 def _register(path: Path, module: ModuleType, replaced: tuple[str, ...]) -> tuple[str, ...]:
-    """Add the members that a module defines; `replaced` are those of the same file as it was before."""
+    """Add the members that a module defines; `replaced` are those of the file's previous version."""
     found = []
     for cls in vars(module).values():
         if not (isinstance(cls, type) and issubclass(cls, Member)) or cls.__module__ != module.__name__:
@@ -83,14 +83,14 @@ def _register(path: Path, module: ModuleType, replaced: tuple[str, ...]) -> tupl
         setting, row = _declaration(path, cls)
         if row.name in FAMILIES[setting].members and f"{setting}={row.name}" not in replaced:
             raise ConfigError(
-                f"--plugin {path}: {cls.__name__}: there is a member {setting} = '{row.name}' already; "
+                f"--plugin {path}: {cls.__name__}: the member {setting} = '{row.name}' already exists; "
                 "give this one another name."
             )
         found.append((cls, setting, row))
     if not found:
         bases = either(family.base.__name__ for family in FAMILIES.values())
         raise ConfigError(
-            f"--plugin {path}: no member is defined in it: a class derived from {bases}, with a name of its own. "
+            f"--plugin {path}: it defines no member, that is, a class derived from {bases}, with its own name. "
             "docs/extending.md shows how."
         )
     for cls, setting, row in found:
@@ -107,15 +107,15 @@ def _declaration(path: Path, cls: type[Member]) -> tuple[str, Declaration]:
             raise ValueError(f"derive it from {either(family.base.__name__ for family in FAMILIES.values())}")
         for name in _OWN:
             if not isinstance(vars(cls).get(name), str):
-                raise ValueError(f"it has no `{name}` of its own, which is a text")
+                raise ValueError(f"it must define its own `{name}`, a text")
         if not _NAME.fullmatch(cls.name):
-            raise ValueError(f"name = {cls.name!r}: use small letters, digits and '_', beginning with a letter")
+            raise ValueError(f"name = {cls.name!r}: use lower-case letters, digits and '_', beginning with a letter")
         return settings[0], declare(cls, settings[0])
     except ValueError as error:
         raise ConfigError(f"--plugin {path}: {cls.__name__}: {error}.") from None
 
 
-# -- what a run notes of them ------------------------------------------------------------------------------------------
+# -- what a run records about them -------------------------------------------------------------------------------------
 
 
 def plugins_of(members: Iterable[str]) -> list[Plugin]:
@@ -125,7 +125,7 @@ def plugins_of(members: Iterable[str]) -> list[Plugin]:
 
 
 def changed_plugins(noted: Iterable[Plugin], run: str) -> list[str]:
-    """For each noted plugin whose file is another one today, a sentence that says so; a RunError if one is missing."""
+    """A sentence for each recorded plugin whose file has changed since; a RunError if one is not loaded."""
     changed = []
     for note in noted:
         today = next((plugin for plugin in loaded_plugins() if set(note.members) <= set(plugin.members)), None)

@@ -1,4 +1,4 @@
-"""Recurrent layers, which form the product with their inputs for all steps at once and loop over the rest."""
+"""Recurrent layers: the product with the inputs is formed for all steps at once, the rest in a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Hidden = tuple[LayerState, ...]  # of all layers, the lowest first
 
 
 class Cell:
-    """How a recurrent unit makes its next state of the gates."""
+    """How a recurrent unit computes its next state from the gates."""
 
     num_gates: ClassVar[int]
     num_states: ClassVar[int]
@@ -71,10 +71,10 @@ CELLS: dict[str, type[Cell]] = {"gru": GRUCell, "lstm": LSTMCell}
 
 
 class RecurrentLayer(nn.Module):
-    """One recurrent layer that reads inputs x, and where it has `extra` also e: gates = W x + V e + b and U h + c.
+    """One recurrent layer that reads inputs x, and with `extra` also e: gates = W x + V e + b and U h + c.
 
     The inputs are known for all steps beforehand, as embeddings are under teacher forcing; e (a context, a fed vector)
-    is known only when its step comes. With `norm` each product is normalised before the gates are formed, and the
+    is known only at its step. With `norm` each product is normalised before the gates are formed, and the
     LSTM's cell too (Ba et al. 2016, eq. 20-22).
     """
 
@@ -90,7 +90,7 @@ class RecurrentLayer(nn.Module):
         self.cell_norm = nn.LayerNorm(width) if norm and cell == "lstm" else None
 
     def initialise(self) -> None:
-        """Orthogonal recurrent matrices gate by gate, and an LSTM that starts by remembering."""
+        """Orthogonal recurrent matrices for each gate, and a bias of 1 for the LSTM's forget gate."""
         for linear in filter(None, (self.input, self.extra)):
             for gate in linear.weight.data.chunk(self.cell.num_gates):
                 nn.init.xavier_uniform_(gate)
@@ -104,7 +104,7 @@ class RecurrentLayer(nn.Module):
         return self._complete(self.input(inputs))
 
     def input_gates_of(self, projected: Tensor) -> Tensor:
-        """The same from W x: (…, gates · H) -> (…, gates · H)."""
+        """W x + b from W x: (…, gates · H) -> (…, gates · H)."""
         return self._complete(projected + self.input.bias)
 
     def add_extra(self, gate_inputs: Tensor, projected: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class RecurrentLayer(nn.Module):
         return self.cell.update(gate_inputs, recurrent, state, self.cell_norm)
 
     def unroll(self, inputs: Tensor, state: LayerState, mask: Tensor | None = None) -> Tensor:
-        """All steps, where inputs and extra [x; e] are known: (B, T, E + X) -> (B, T, H)."""
+        """All steps, if inputs and extra [x; e] are known: (B, T, E + X) -> (B, T, H)."""
         if self.input_norm is None and mask is None:
             if self.kind == "gru":
                 return kernels.gru(inputs, state[0], self.input, self.recurrent, self.extra)
@@ -137,7 +137,7 @@ class RecurrentLayer(nn.Module):
         return tuple(like.new_zeros(like.size(0), self.width) for _ in range(self.cell.num_states))
 
     def _complete(self, gates: Tensor) -> Tensor:
-        """Gates are normalised when nothing is to be added to them any more."""
+        """Normalise gates, unless V e has to be added to them first."""
         return gates if self.extra is not None else self._normed(gates)
 
     def _normed(self, gates: Tensor) -> Tensor:
@@ -145,10 +145,10 @@ class RecurrentLayer(nn.Module):
 
 
 class RecurrentStack(nn.Module):
-    """Layers on top of each other, the lowest of which reads [x; e].
+    """Layers on top of each other; the lowest reads [x; e].
 
     Variational dropout takes `masks`: one (B, H) for the recurrence of each layer, then one for the input of each layer
-    but the lowest.
+    except the lowest.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class RecurrentStack(nn.Module):
         return tuple(states)
 
     def unroll(self, inputs: Tensor, hidden: Hidden, masks: tuple[Tensor, ...] = ()) -> Tensor:
-        """All steps, where the inputs (B, T, E + X) are known: the top layer's states (B, T, H)."""
+        """All steps, if the inputs (B, T, E + X) are known: the top layer's states (B, T, H)."""
         states = inputs
         for index in range(self.num_layers):
             if index and masks:

@@ -1,4 +1,4 @@
-"""Scopes: which positions of the source compete for attention."""
+"""Scopes: which positions of the source can get attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Select = Callable[[Tensor, Tensor], Tensor]  # scores (B, G, T, S) and which pos
 
 
 class ScopeInputs(NamedTuple):
-    """What a scope may know besides the scores."""
+    """The inputs of a scope besides the scores."""
 
     query: Tensor  # (B, T, H)
     steps: Tensor  # (B, T), the number of each step, from 0
@@ -46,7 +46,7 @@ class Scope(Member, nn.Module, ABC):
 
     supports: ClassVar[tuple[str, ...]] = ("window",)
     blends: ClassVar[bool] = False
-    """Whether it mixes weights of several selections, so that no selection may take one position."""
+    """Whether it mixes weights of several selections, so that a selection must not take one position only."""
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Global(Scope):
     name = "global"
     formula = "s = 0 … n−1"
     paper = "Luong et al. 2015, section 3.1"
-    when = "Right for sentences; windows pay for long texts only."
+    when = "The choice for sentences; windows help only with long texts."
     supports = ()
 
     def forward(self, scores: Tensor, inputs: ScopeInputs, select: Select) -> Tensor:
@@ -76,7 +76,7 @@ class LocalMonotonic(Scope):
     name = "local_m"
     formula = "p = min(t, n−1),  |s − p| ≤ w"
     paper = "Luong et al. 2015, section 3.2 (local-m)"
-    when = "Languages of like order and like length; it cannot follow a reordering wider than the window."
+    when = "Languages of similar word order and length; it cannot follow a reordering wider than the window."
 
     def forward(self, scores: Tensor, inputs: ScopeInputs, select: Select) -> Tensor:
         centre = torch.minimum(inputs.steps.unsqueeze(1), inputs.last)  # (B, 1, T)
@@ -98,31 +98,31 @@ class Predicted(Scope):
         return inputs.last * torch.sigmoid(where.transpose(1, 2))
 
     def local(self, scores: Tensor, inputs: ScopeInputs, select: Select) -> Tensor:
-        """Weights inside the window, less the farther they are from its centre; they sum to at most one."""
+        """Weights inside the window, which decrease with the distance from its centre; they sum to at most one."""
         distances = inputs.distances(self.centre(inputs))  # (B, heads, T, S)
         weights = select(scores, inputs.competing & (distances <= self.window))
         return weights * torch.exp(-(distances**2) / (2 * (self.window / 2) ** 2))
 
 
 class LocalPredicted(Predicted):
-    """A window whose centre the query predicts, with a bell over it."""
+    """A window whose centre the query predicts, with weights that fall off as a Gaussian."""
 
     name = "local_p"
     formula = "p = (n−1) σ(vᵀ tanh(W q)),  α = softmax(score : |s − p| ≤ w) · exp(−(s − p)² / (2 (w/2)²))"
     paper = "Luong et al. 2015, eq. 9-10 (local-p)"
-    when = "Long sources; the weights sum to at most one, and a lost centre is hard to find again."
+    when = "Long sources; the weights sum to at most one, and a wrong centre is hard to correct."
 
     def forward(self, scores: Tensor, inputs: ScopeInputs, select: Select) -> Tensor:
         return self.local(scores, inputs, select)
 
 
 class Expanded(Predicted):
-    """A window without walls: outside of it a score pays for each position of distance."""
+    """A soft window: outside of it, scores are lowered in proportion to the distance."""
 
     name = "expanded"
     formula = "α = softmax(score − softplus(λ) · max(0, |s − p| − w)),  p as in local_p"
     paper = "none: local_p with a slope instead of an edge"
-    when = "A preference for the near that learns its own strength and never loses a position."
+    when = "A learned preference for near positions that never excludes a position."
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:
         super().__init__(config, query_width)
@@ -139,7 +139,7 @@ class Hybrid(Predicted):
     name = "hybrid"
     formula = "α = g · global + (1 − g) · local_p,  g = σ(u · q + b)"
     paper = "none: Luong et al. 2015's two scopes, gated"
-    when = "Where some words need the whole sentence and others one place."
+    when = "If some words need the whole sentence and others one position."
     blends = True
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:

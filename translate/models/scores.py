@@ -1,8 +1,8 @@
 """Scores: how well a query fits a position of the source.
 
 A score has three parts: `keys`, computed once per sentence; `queries`, computed once per query; and `compare`, which
-compares every query with every key. Keys and queries are cut into G groups (heads) before they are compared. A score of
-one's own is a class like those below, here with its entry in `SCORES` or in a file for `--plugin` (docs/extending.md).
+compares every query with every key. Keys and queries are cut into G groups (heads) before they are compared. A new
+score is a class like those below, here with its entry in `SCORES` or in a file for `--plugin` (docs/extending.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from translate.models.member import Member
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a score is built for."""
+    """The sizes of a score."""
 
     query: int  # H
     memory: int  # D
@@ -37,7 +37,7 @@ class Score(Member, nn.Module, ABC):
 
     supports: ClassVar[tuple[str, ...]] = ("heads", "hops")  # of heads, hops, per_feature
     width_divided_by_heads: ClassVar[tuple[str, ...]] = ("encoder.output_width", "decoder.width")
-    """Widths that heads share: that of the values, and that of queries and keys, here the query's own."""
+    """Widths that are divided among heads: that of the values, and that of queries and keys, here the query's."""
     needs_max_length: ClassVar[bool] = False
     """Whether it has weights for each position, so that the longest source must be known."""
 
@@ -78,7 +78,7 @@ def split_heads(states: Tensor, heads: int) -> Tensor:
 
 
 class ElementwiseScore(Score):
-    """A score that is a sum over hidden units; other weights of the units give one score for each feature."""
+    """A score that is a sum over hidden units; with `per_feature`, a matrix gives one score for each feature."""
 
     supports = ("heads", "hops", "per_feature")
 
@@ -94,7 +94,7 @@ class ElementwiseScore(Score):
         """queries (B, G, T, A / G), keys (B, G, S, A / G) -> hidden units (B, G, T, S, A / G)."""
 
     def total(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The sum of the units (B, G, T, S), for a score that has no shorter way to it."""
+        """The sum of the units (B, G, T, S), for a score without a faster way to compute it."""
         return kernels.in_slices(lambda some, all_keys: self.units(some, all_keys).sum(dim=-1), queries, keys)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ class ElementwiseScore(Score):
 
 
 class Additive(ElementwiseScore):
-    """A network with one hidden layer reads query and position together."""
+    """A network with one hidden layer that reads query and position together."""
 
     name = "additive"
     formula = "vᵀ tanh(W q + U m)"
@@ -186,12 +186,12 @@ class ScaledDot(Dot):
 
 
 class Dual(ScaledDot):
-    """Two inner products, with a key and with the value that is then taken."""
+    """Two inner products of the query: with a key, and with the value itself."""
 
     name = "dual"
     formula = "(a q · W_k m + b q · W_v m) / √d,  c = Σ α W_v m"
-    paper = "none: key and value share the work, in shares that are learned"
-    when = "To ask whether a key should know what it stands for."
+    paper = "none: scores by key and by value, with learned weights"
+    when = "To test whether keys should depend on their values."
     width_divided_by_heads = ("decoder.width",)
 
     def __init__(self, sizes: Sizes) -> None:
@@ -217,7 +217,7 @@ class Cosine(General):
     name = "cosine"
     formula = "exp(g) · cos(q, k),  k = W_k m"
     paper = "Graves et al. 2014, eq. 5-6"
-    when = "Where lengths of vectors mislead; needs a while to find its temperature."
+    when = "If the lengths of vectors are misleading; it needs some updates to learn its temperature."
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
@@ -237,7 +237,7 @@ class Cosine(General):
 
 
 class ScalarKeyScore(Score):
-    """A score whose keys are one number for each group, so that there are no units to weigh."""
+    """A score whose keys are one number for each group, so that it has no hidden units."""
 
     width_divided_by_heads = ("encoder.output_width",)
 
@@ -247,14 +247,14 @@ class ScalarKeyScore(Score):
 
 
 class Linear(ScalarKeyScore):
-    """One weight for every entry of query and memory; the query's share is the same for all positions."""
+    """One weight for every entry of query and memory; the query's part is the same for all positions."""
 
     name = "linear"
     formula = "w · [q; m] = w_q · q + w_m · m;  w_q · q cancels in the softmax"
     paper = "Luong et al. 2015, eq. 8 (concat) without its tanh"
-    when = "To see why additive needs its tanh: under a softmax it cannot move, whatever the query."
+    when = "To show why additive needs its tanh: the softmax of this score does not depend on the query."
     supports = ("heads", "per_feature")
-    reasons: ClassVar = {"hops": "gives the same weights for every query, and a hop asks again with another one"}
+    reasons: ClassVar = {"hops": "gives the same weights for every query, and hops only change the query"}
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
@@ -277,9 +277,9 @@ class Static(ScalarKeyScore):
     name = "static"
     formula = "vᵀ tanh(W m)"
     paper = "Lin et al. 2017, as a context that never changes"
-    when = "To see what moving the attention is worth: it cannot."
+    when = "To measure what it contributes that attention changes from step to step."
     supports = ("heads", "per_feature")
-    reasons: ClassVar = {"hops": "does not read the query, and a hop asks again with another one"}
+    reasons: ClassVar = {"hops": "does not read the query, and hops only change the query"}
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
@@ -297,12 +297,12 @@ class Static(ScalarKeyScore):
 
 
 class Location(ScalarKeyScore):
-    """The query alone decides, by position: it knows where to look, not at what."""
+    """The query alone decides: each position has its own weights, and the memory is not read."""
 
     name = "location"
     formula = "w_s · q,  s = 0 … data.max_length"
     paper = "Luong et al. 2015, eq. 8 (location)"
-    when = "With tutorial, whose only score it is; it cannot see the words, so it needs languages of one order."
+    when = "With tutorial, whose only score it is; it does not read the words, so word orders must be similar."
     supports = ("heads", "hops")
     reasons: ClassVar = {"per_feature": "would need a matrix of positions for every dimension"}
     needs_max_length = True
@@ -319,7 +319,7 @@ class Location(ScalarKeyScore):
         return self.w(query)  # (B, T, G · positions)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Positions beyond the longest have no weights of their own and lose against all others."""
+        """Positions beyond the longest source have no parameters and get a very low score."""
         beyond = keys.size(2) - self.positions
         lowest = torch.finfo(queries.dtype).min / 4
         seen = F.pad(queries, (0, beyond), value=lowest) if beyond > 0 else queries[..., : keys.size(2)]

@@ -19,7 +19,7 @@ class Selection(Member, nn.Module, ABC):
 
     supports: ClassVar[tuple[str, ...]] = ("per_feature",)
     takes_one_position: ClassVar[bool] = False
-    """Whether one position gets the whole weight, so that weights cannot be blended or taught."""
+    """Whether one position gets the whole weight, so that weights cannot be blended or trained on given links."""
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:
         super().__init__()
@@ -29,12 +29,12 @@ class Selection(Member, nn.Module, ABC):
         """Weights over the last dimension, zero where not valid; `progress` is the share of training that is done."""
 
     def loss_terms(self, scores: Tensor, valid: Tensor, weights: Tensor, query: Tensor) -> dict[str, Tensor]:
-        """What the loss needs to know of the weights that were drawn from these scores: (B, T) each."""
+        """Terms of the loss for the weights that were drawn from these scores: (B, T) each."""
         return {}
 
 
 class Soft(Selection):
-    """Every position gets a share."""
+    """Every position gets some weight."""
 
     name = "soft"
     formula = "α = softmax(score)"
@@ -46,23 +46,23 @@ class Soft(Selection):
 
 
 class Sparsemax(Selection):
-    """The nearest point of the simplex: far positions get nothing at all."""
+    """The nearest point of the simplex: positions with low scores get a weight of exactly zero."""
 
     name = "sparsemax"
     formula = "α = max(score − τ, 0),  τ such that Σ α = 1"
     paper = "Martins and Astudillo 2016"
-    when = "Alignments that are read by people: few links, the rest exactly zero."
+    when = "Readable alignments: few links, all other weights exactly zero."
 
     def forward(self, scores: Tensor, valid: Tensor, progress: float) -> Tensor:
         scores = at_least_float32(scores)
         best = scores.masked_fill(~valid, torch.finfo(scores.dtype).min).amax(dim=-1, keepdim=True)
-        # Whatever lies 1 below the best gets nothing, so 2 below is a safe place for what does not compete.
+        # A score 1 below the best or lower gets no weight, so 2 below is safe for positions that are not valid.
         gaps = (scores - best).masked_fill(~valid, -2.0)  # (…, S)
         ordered = gaps.sort(dim=-1, descending=True).values
         sums = ordered.cumsum(dim=-1)
         counts = torch.arange(1, scores.size(-1) + 1, device=scores.device, dtype=scores.dtype)
-        support = (1 + counts * ordered > sums).sum(dim=-1, keepdim=True)  # (…, 1), how many get a share
-        support = support.clamp(min=1)  # of scores that are not numbers nobody does, and the loss will say so
+        support = (1 + counts * ordered > sums).sum(dim=-1, keepdim=True)  # (…, 1), how many get a weight
+        support = support.clamp(min=1)  # NaN scores give none; the loss then becomes NaN and is noticed
         threshold = (sums.gather(-1, support - 1) - 1) / support
         return (gaps - threshold).clamp(min=0.0).masked_fill(~valid, 0.0)
 
@@ -105,14 +105,14 @@ class HardGumbel(Selection):
 
 
 class HardReinforce(Selection):
-    """One position at a time, drawn in training; what the words that follow are worth is the reward."""
+    """One position at a time, drawn in training; the log probability of the words from there on is the reward."""
 
     name = "hard_reinforce"
     formula = "s ~ softmax(score), ∇ = (R_t − b(q)) ∇ log α_s,  R_t = Σ_{t' ≥ t} log p(y_t'); argmax(score) in use"
     paper = "Xu et al. 2015, section 4.1; Williams 1992"
-    when = "The honest gradient of a hard choice; noisy, so it wants more updates than any other."
+    when = "An unbiased gradient of a hard choice; it is noisy, so it needs more updates than the others."
     supports = ()
-    reasons: ClassVar = {"per_feature": "draws once for every dimension, which one reward cannot teach"}
+    reasons: ClassVar = {"per_feature": "would draw once for every dimension, but has one reward for all of them"}
     takes_one_position = True
 
     def __init__(self, config: AttentionConfig, query_width: int) -> None:

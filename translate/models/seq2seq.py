@@ -1,4 +1,4 @@
-"""The only assembly point: settings in, a whole model out."""
+"""The whole model, assembled from its settings here and nowhere else."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Seq2Seq(nn.Module):
         source = self.encode(src, src_valid, src_lengths, progress)
         return self.decoder(tgt_in, source), source
 
-    # -- what search asks: decoding/search_model.py --------------------------------------------------------------------
+    # -- the interface for search: decoding/search_model.py ------------------------------------------------------------
 
     def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
         return self.decoder.for_search(source, hypotheses)
@@ -81,7 +81,7 @@ class Seq2Seq(nn.Module):
 
 
 def initialise(model: nn.Module) -> None:
-    """Matrices by Xavier, vectors at zero; then what layers and members want for themselves, the outermost last."""
+    """Matrices by Xavier, vectors at zero; then the layers' and members' own initialisation, the outermost last."""
     for parameter in model.parameters():
         nn.init.zeros_(parameter) if parameter.dim() < 2 else nn.init.xavier_uniform_(parameter)
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""The encoded source as a recurrent decoder sees it: where W Σ_s α_s v_s = Σ_s α_s (W v_s) is used, and nowhere else.
+"""The encoded source for the steps of a recurrent decoder; the only user of W Σ_s α_s v_s = Σ_s α_s (W v_s).
 
 A decoder names two matrices that it applies to the context: one in its recurrence, one in its readout. Either may be
 applied after the weighted sum, step by step, or before it to the values, once for a sentence. A view decides which:
@@ -27,9 +27,9 @@ from translate.models.state import EncodedSource, RecurrentState
 
 
 class ContextMatrices(NamedTuple):
-    """The matrices that a decoder applies to the context, without biases; None for a part that takes it as it is.
+    """The matrices that a decoder applies to the context, without biases; None for a part that reads c_t itself.
 
-    Where one of them is None, all views are the plain one.
+    If one of them is None, only the plain view is used.
     """
 
     recurrence: FastLinear | None
@@ -37,11 +37,11 @@ class ContextMatrices(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What attention gives to a step."""
+    """The result of attention for a step."""
 
     weights: Tensor  # α_t, (B, S), float32
-    to_recurrence: Tensor  # C c_t, (B, R), with C the recurrence's matrix, or c_t where it has none
-    to_readout: Tensor | None  # C_o c_t, (B, F), with the readout's; None where it is formed after the loop
+    to_recurrence: Tensor  # C c_t, (B, R), with C the recurrence's matrix; c_t if it has none
+    to_readout: Tensor | None  # C_o c_t, (B, F), with C_o the readout's; None if it is formed after the loop
     loss_terms: dict[str, Tensor]  # (B,) each
 
 
@@ -78,8 +78,8 @@ class SourceView(ABC):
         """K queries for each sentence: query (B, K, H), steps (B, K) -> all of (B, K, …)."""
 
     def readout_contexts(self, weights: Tensor) -> Tensor:
-        """What the readout's matrix makes of the contexts of all steps: weights (B, T, S) -> (B, T, F)."""
-        raise AssertionError("a view that leaves the readout for later defines it")
+        """The readout's matrix applied to the contexts of all steps: weights (B, T, S) -> (B, T, F)."""
+        raise AssertionError("a view whose `to_readout` is None defines it")
 
 
 def _one_row_each(rows: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class PlainView(SourceView):
 
 
 class TrainingView(SourceView):
-    """The recurrence's matrix is applied to the values before the loop, the readout's to them after it."""
+    """The recurrence's matrix is applied to the values before the loop, the readout's after it."""
 
     def __init__(self, attention: Attention | None, matrices: ContextMatrices, source: EncodedSource) -> None:
         super().__init__(attention, matrices, source)
@@ -123,16 +123,16 @@ class TrainingView(SourceView):
 
 
 class SearchView(SourceView):
-    """Both matrices have been applied to the values, once for a sentence."""
+    """Both matrices have been applied to the values, once per sentence."""
 
     @staticmethod
     def prepare(matrices: ContextMatrices, source: EncodedSource) -> EncodedSource:
-        """The source with what both matrices make of the values, in their place."""
+        """The source with the products of both matrices and the values, in place of the values."""
         assert source.cache is not None
         assert matrices.recurrence is not None
         assert matrices.readout is not None
         values = source.cache.values  # (B, 1, S, C)
-        flat = values.flatten(0, 2)  # (B · S, C): torch would else multiply sentence by sentence
+        flat = values.flatten(0, 2)  # (B · S, C): otherwise torch would multiply sentence by sentence
         both = torch.cat([matrices.recurrence.without_bias(flat), matrices.readout.without_bias(flat)], dim=-1)
         projected = both.view(*values.shape[:3], -1)  # (B, 1, S, R + F)
         return replace(source, cache=replace(source.cache, values=values[..., :0], projected_values=projected))

@@ -1,4 +1,4 @@
-"""What flows between encoder, decoder and search: plain dataclasses of tensors, nothing hidden on modules."""
+"""Data passed between encoder, decoder and search: plain dataclasses of tensors; modules keep no state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowSelectable:
     """A dataclass of tensors that share their first dimension, so that rows can be picked from all of them at once."""
 
     def select(self, rows: Tensor) -> Self:
-        """The same thing for the given rows, in the given order, with repetitions where asked."""
+        """The given rows, in the given order, perhaps with repetitions."""
         return self._mapped(lambda tensor: tensor.index_select(0, rows), {})
 
     def _mapped(self, pick: Pick, done: dict[int, Tensor]) -> Self:
@@ -30,7 +30,7 @@ class RowSelectable:
 
 
 def _map(value: Any, pick: Pick, done: dict[int, Tensor]) -> Any:
-    """`done` holds what was picked before: a tensor that stands in two places is picked once and stays in both."""
+    """`done` holds earlier results: a tensor that occurs twice is picked once, and the result is shared."""
     if value is None or isinstance(value, float):
         return value
     if isinstance(value, Tensor):
@@ -51,7 +51,7 @@ class SourceCache(RowSelectable):
 
     keys: Tensor  # (B, G, S, A / G)
     values: Tensor  # (B, G, S, C / G)
-    projected_values: Tensor | None = None  # (B, 1, S, R + F), in search: what recurrence and readout make of them
+    projected_values: Tensor | None = None  # (B, 1, S, R + F), in search: values by both ContextMatrices
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Sharing:
         return cls(sentences, sentences * shape[1] + places, shape)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """(N, …) -> (B, K, …), zero where no row stands."""
+        """(N, …) -> (B, K, …), zero in places without a row."""
         if self.slots is not None:
             rows = rows.new_zeros(math.prod(self.shape), *rows.shape[1:]).index_copy_(0, self.slots, rows)
         return rows.unflatten(0, self.shape)
@@ -86,18 +86,18 @@ class Sharing:
 
 @dataclass(frozen=True)
 class EncodedSource(RowSelectable):
-    """A batch of sources, read."""
+    """A batch of encoded sources."""
 
     tokens: Tensor  # (B, S)
     memory: Tensor  # (B, S, D), zero at padding
     valid: Tensor  # (B, S)
     cache: SourceCache | None  # None for a decoder without attention
     summary: Tensor  # (B, D)
-    progress: float = 1.0  # the share of training that is done, for what is annealed
+    progress: float = 1.0  # the share of training that is done, for annealing
     sharing: Sharing | None = None  # in search, where several rows attend to one sentence
 
     def shared(self, sentences: Tensor) -> EncodedSource:
-        """The same for rows of which several may attend to one sentence (N,), ascending, without a copy for each."""
+        """The source for rows of these sentences (N,), ascending; rows of one sentence share it without copies."""
         kept, renumbered = sentences.unique_consecutive(return_inverse=True)
         source = self if len(kept) == len(self.tokens) else self.select(kept)
         return replace(source, sharing=Sharing.of(renumbered, len(kept)))
@@ -108,7 +108,7 @@ class State(RowSelectable):
     """A decoder between two steps."""
 
     position: Tensor  # (B,), the number of steps taken
-    loss_terms: dict[str, Tensor] = field(default_factory=dict)  # (B,) each, what the last step leaves for the loss
+    loss_terms: dict[str, Tensor] = field(default_factory=dict)  # (B,) each, extra losses of the last step by name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +116,8 @@ class RecurrentState(State):
     """The state of a recurrent decoder."""
 
     hidden: Hidden  # of each layer h (B, H), and for an LSTM its cell
-    fed: Tensor | None = None  # (B, F), Luong's attentional vector of the step before, where it is fed back
-    coverage: Tensor | None = None  # (B, S), the sum of the weights of all steps, where it is asked for
+    fed: Tensor | None = None  # (B, F), Luong's attentional vector of the previous step, if it is fed back
+    coverage: Tensor | None = None  # (B, S), the sum of the weights of all steps, if it is needed
     masks: tuple[Tensor, ...] = ()  # (B, H) each, variational dropout of this sentence
 
     @property

@@ -1,4 +1,4 @@
-"""Summaries: the one vector of the source that starts the decoder."""
+"""Summaries: the vector of the source from which the decoder's state starts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from translate.models.member import Member
 
 
 class Summary(Member, nn.Module, ABC):
-    """Makes one vector (B, D) of memory and final state."""
+    """Computes one vector (B, D) from memory and final state."""
 
     reads_memory: ClassVar[bool] = True
-    """Whether it is made of the memory; else of the encoder's final state alone."""
+    """Whether it is computed from the memory; else from the encoder's final state alone."""
     informs: ClassVar[bool] = True
-    """Whether it says anything of the source, so that a decoder without attention can work."""
+    """Whether it contains information about the source, which a decoder without attention needs."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Summary(Member, nn.Module, ABC):
 
 
 class Last(Summary):
-    """The state in which each direction ended."""
+    """The final state of each direction."""
 
     name = "last"
     formula = "[→h_{n−1}; ←h_0]"
@@ -48,7 +48,7 @@ class Mean(Summary):
     name = "mean"
     formula = "Σ_s m_s / n"
     paper = "Sennrich et al. 2017 (Nematus)"
-    when = "Usual with conditional; every position has a short way to the decoder."
+    when = "Usual with conditional; gradients have a short path from the decoder to every position."
 
     def forward(self, memory: Tensor, final: Tensor, valid: Tensor) -> Tensor:
         return memory.sum(dim=1) / valid.sum(dim=1, keepdim=True).clamp(min=1)
@@ -60,7 +60,7 @@ class Pooled(Summary):
     name = "attention"
     formula = "Σ_s softmax_s(vᵀ tanh(W m_s)) m_s"
     paper = "Lin et al. 2017"
-    when = "Where a few words tell what the sentence is about."
+    when = "If a few words determine what the sentence is about."
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
@@ -74,12 +74,12 @@ class Pooled(Summary):
 
 
 class Zero(Summary):
-    """Nothing: the decoder starts from its bias and learns of the source by attention alone."""
+    """A vector of zeros: the decoder starts from its bias and reads the source by attention alone."""
 
     name = "zero"
     formula = "0"
     paper = "none: the control"
-    when = "To see what the start is worth; refused for plain."
+    when = "To measure what the summary contributes; refused for plain."
     reads_memory = False
     informs = False
 

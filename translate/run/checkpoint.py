@@ -24,7 +24,7 @@ NAME = re.compile(r"(step|average)-[0-9]+")  # of a checkpoint
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One directory under checkpoints/: its name says kind and update."""
+    """One directory under checkpoints/; its name gives kind and update."""
 
     path: Path
 
@@ -57,12 +57,12 @@ class Checkpoint:
         except (OSError, ValueError) as error:
             raise RunError(f"{path}: not readable: {error}") from None
         if not isinstance(state, dict) or not {"step", "seconds", "last_validated"} <= state.keys():
-            raise RunError(f"{path} is not one of ours: it does not say where training stands.")
+            raise RunError(f"{path} is not the state of a training run: step, seconds or last_validated is missing.")
         return state
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by their present names; anything else, a pickle above all, is refused."""
+    """The tensors of a safetensors file by their current names; other files, such as pickles, are refused."""
     try:
         return {current_name(name): tensor for name, tensor in load_tensors(path.read_bytes()).items()}
     except OSError as error:
@@ -85,7 +85,7 @@ def check_fit(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> No
 
 
 def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into the model's parameters, wherever these are."""
+    """Copy weights into the model's parameters, on any device."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(weights[name])

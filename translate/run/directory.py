@@ -1,4 +1,4 @@
-"""The run directory: configuration, tokenizers, and which checkpoint is the best and the newest."""
+"""The run directory: configuration, tokenizers, checkpoints, and which of these is the best and the newest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """An existing run, or an error that says why it is none."""
+        """Open an existing run; the error says why a path is not one."""
         run = cls(path)
         if not path.exists():
             raise RunError(f"{path}: no such run. `translate train CONFIG --run {path}` makes one.")
@@ -47,7 +47,7 @@ class Run:
         return run
 
     def _why_not(self) -> str:
-        """What a path that is no run may be instead."""
+        """The message for a path that is not a run, with what it may be instead."""
         path = self.path
         if path.suffix == ".toml":
             return f"{path} is a configuration, not a run: `translate train {path}` makes a run under runs/."
@@ -66,7 +66,7 @@ class Run:
     # -- configuration and tokenizers ---------------------------------------------------------------------------------
 
     def config(self) -> Config:
-        """The resolved configuration; data paths in it are only a note that `train --resume` follows."""
+        """The resolved configuration; only `train --resume` uses its data paths."""
         for change in changed_plugins(self.plugins(), str(self.path)):
             _warn_once(f"{change}; results may differ.")
         path = self.path / "config.toml"
@@ -82,20 +82,20 @@ class Run:
             ) from None
 
     def environment(self) -> dict[str, Any]:
-        """Plugins and versions that the run was made with; nothing for runs of releases that did not note them."""
+        """Plugins and versions that the run was made with; empty for runs of releases that did not record them."""
         path = self.path / ENVIRONMENT
         if not path.exists():
             return {}
         try:
             environment = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(environment, dict):
-                raise ValueError("it holds no table")
+                raise ValueError("it is not a JSON object")
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"{path}: not readable: {error}") from None
         return environment
 
     def note_environment(self, **parts: Any) -> None:
-        """Replace parts of it."""
+        """Replace parts of the environment."""
         environment = json.dumps({**self.environment(), **parts}, indent=1, ensure_ascii=False)
         write_file(self.path / ENVIRONMENT, environment.encode())
 
@@ -107,7 +107,7 @@ class Run:
                 for note in self.environment().get("plugins", [])
             ]
         except (TypeError, KeyError) as error:
-            raise RunError(f"{self.path / ENVIRONMENT}: the note of its plugins is not readable: {error}") from None
+            raise RunError(f"{self.path / ENVIRONMENT}: the record of its plugins is not readable: {error}") from None
 
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         return Tokenizer.load(self.path / "tokenizer.source.model"), Tokenizer.load(
@@ -115,7 +115,7 @@ class Run:
         )
 
     def create(self, config: Config, source: Tokenizer, target: Tokenizer) -> None:
-        """Write what does not change during training; config.toml comes last and makes the folder a run."""
+        """Write the files that do not change during training; config.toml comes last and makes the folder a run."""
         self.checkpoints_path.mkdir(parents=True, exist_ok=True)
         write_file(self.path / "tokenizer.source.model", source.model)
         write_file(self.path / "tokenizer.target.model", target.model)
@@ -124,7 +124,7 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Only one trainer at a time; the lock goes with the process, however it ends."""
+        """Allow only one trainer at a time; the lock ends with the process, however that ends."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
@@ -139,7 +139,7 @@ class Run:
             yield
 
     def note_job(self, name: str) -> None:
-        """Note by which job of several processes the run is trained, so that a restart of it can go on."""
+        """Record the torchrun job that trains the run, so that a restart of the job can resume it."""
         write_file(self.path / ".job", name.encode())
 
     def job(self) -> str | None:
@@ -149,7 +149,7 @@ class Run:
             return None
 
     def _put_back(self) -> None:
-        """A process killed between the two renames of `write_sealed` left the old directory aside and no new one."""
+        """Restore directories that a process killed between the two renames of `write_sealed` has left aside."""
         for folder in (self.checkpoints_path, self.path):
             for aside in folder.glob(f"{OLD}*"):
                 place = folder / aside.name.removeprefix(OLD)
@@ -159,12 +159,12 @@ class Run:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The step checkpoints, oldest first, whether sound or not."""
+        """The step checkpoints, oldest first, including damaged ones."""
         found = [Checkpoint(p) for p in self.checkpoints_path.glob("step-*") if p.name[5:].isdecimal()]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     def latest(self) -> Checkpoint | None:
-        """The newest sound checkpoint; damaged ones are skipped with a warning."""
+        """The newest undamaged checkpoint; damaged ones are skipped with a warning."""
         for checkpoint in reversed(self.checkpoints()):
             damage = checkpoint.damage()
             if damage is None:
@@ -173,17 +173,17 @@ class Run:
         return None
 
     def best(self) -> Checkpoint:
-        """The checkpoint that `best` names; if it is damaged, the newest sound one."""
+        """The checkpoint that `best` names; if it is damaged, the newest undamaged one."""
         name = self._pointed("best")
         if name is not None:
             checkpoint = Checkpoint(self.checkpoints_path / name)
             damage = checkpoint.damage()
             if damage is None:
                 return checkpoint
-            warnings.warn(f"{checkpoint.path} is damaged ({damage}); taking the newest sound one.", stacklevel=2)
+            warnings.warn(f"{checkpoint.path} is damaged ({damage}); taking the newest undamaged one.", stacklevel=2)
         newest = self.latest()
         if newest is None:
-            raise RunError(f"{self.path} has no sound checkpoint yet. `translate train … --resume` goes on with it.")
+            raise RunError(f"{self.path} has no undamaged checkpoint. `translate train … --resume` continues the run.")
         return newest
 
     def save(
@@ -193,7 +193,7 @@ class Run:
         optimizer: Mapping[str, Tensor],
         state: Mapping[str, Any],
     ) -> Checkpoint:
-        """Write a checkpoint, all of it or nothing, and read it back before anything else relies on it."""
+        """Write a checkpoint, whole or not at all, and read it back to verify it."""
         contents = {
             MODEL: save_tensors(dict(weights)),
             OPTIMIZER: save_tensors(dict(optimizer)),
@@ -203,22 +203,22 @@ class Run:
         return Checkpoint(self.checkpoints_path / name)
 
     def point(self, pointer: str, checkpoint: Checkpoint) -> None:
-        """Make `best` or `last` name a checkpoint."""
+        """Let `best` or `last` name a checkpoint."""
         write_file(self.path / pointer, f"{checkpoint.name}\n".encode())
 
     def _pointed(self, pointer: str) -> str | None:
-        """What `best` or `last` names; None where there is none, or where it leads out of checkpoints/."""
+        """What `best` or `last` names; None if there is no such file or it does not hold a checkpoint's name."""
         path = self.path / pointer
         if not path.is_file():
             return None
         name = path.read_bytes().decode(errors="replace").strip()
         if NAME.fullmatch(name):
             return name
-        warnings.warn(f"{path} does not name a checkpoint but {name[:80]!r}; it is not followed.", stacklevel=3)
+        warnings.warn(f"{path} does not name a checkpoint but {name[:80]!r}; it is ignored.", stacklevel=3)
         return None
 
     def purge(self, keep: set[str]) -> None:
-        """Remove step checkpoints not named; what `best` and `last` name is never touched."""
+        """Remove step checkpoints that are not in `keep`; those that `best` and `last` name always stay."""
         keep = keep | {name for pointer in ("best", "last") if (name := self._pointed(pointer)) is not None}
         for checkpoint in self.checkpoints():
             if checkpoint.name not in keep:
@@ -238,7 +238,7 @@ class Run:
         if layers > len(weights):
             raise RunError(f"{where} does not fit the configuration: {layers} layers, but {len(weights)} tensors.")
         try:
-            with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before they are made
+            with torch.device("meta"):  # shapes without memory, so that absurd ones are refused before allocation
                 shapes = Seq2Seq(settings, source.size, target.size, max_length)
         except (RuntimeError, TypeError, OverflowError) as error:  # sizes that do not even fit into 64 bits
             raise RunError(f"{where} does not fit the configuration, whose widths are too large: {error}") from None
@@ -250,5 +250,5 @@ class Run:
 
 @cache
 def _warn_once(message: str) -> None:
-    """Warn of what is found whenever a configuration is read."""
+    """Warn only once, though the configuration is read often."""
     warnings.warn(message, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The alignment head of a run, beside the checkpoint that it was trained on."""
+"""The alignment head of a run, which belongs to the checkpoint that it was trained on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HEAD, HEAD_NOTE = "head.safetensors", "head.json"
 
 
 def head_path(run: Run) -> Path:
-    """Where the alignment head is."""
+    """The folder of the alignment head."""
     return run.path / "head"
 
 
 def save_head(run: Run, head: AlignmentHead, checkpoint: Checkpoint, note: Mapping[str, Any]) -> None:
-    """Write the alignment head that was trained on a checkpoint, and how, all of it or nothing."""
+    """Write the alignment head that was trained on a checkpoint, with its settings, whole or not at all."""
     about = {**note, "width": head.width, "checkpoint": checkpoint.name, "model_sha256": checkpoint.digest()}
     weights = {name: weight.detach().cpu().contiguous() for name, weight in head.named_parameters()}
     contents = {
@@ -51,7 +51,7 @@ def load_head(run: Run, model: Seq2Seq) -> AlignmentHead:
         if width < 1:
             raise ValueError(f"a width of {width}")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path / HEAD_NOTE} is not one of ours: {error}. {again}") from None
+        raise RunError(f"{path / HEAD_NOTE} is not readable: {error}. {again}") from None
     if digest != run.best().digest():
         raise RunError(f"{path} belongs to other weights than {run.path} has now. {again}")
     weights = read_tensors(path / HEAD)

@@ -1,7 +1,7 @@
 """Files and directories that are written whole or not at all.
 
 A sealed directory is written under a temporary name, synced, and renamed; MANIFEST.json, written last, holds the
-SHA-256 of every file. What does not match its manifest is not read.
+SHA-256 of every file. A directory that does not match its manifest is not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from translate.errors import RunError
 
 MANIFEST = "MANIFEST.json"
 TEMPORARY = ".tmp-"
-OLD = f"{TEMPORARY}old-"  # what a new one has not yet replaced
+OLD = f"{TEMPORARY}old-"  # an old directory while a new one replaces it
 
 
 def damage_of(path: Path, names: set[str]) -> str | None:
@@ -39,7 +39,7 @@ def damage_of(path: Path, names: set[str]) -> str | None:
 
 
 def write_sealed(final: Path, files: Mapping[str, bytes]) -> None:
-    """Write a directory of files with their manifest, all of it or nothing, in the place of the one before."""
+    """Write a directory of files with their manifest, whole or not at all; replaces an old one."""
     folder, name = final.parent, final.name
     temporary, aside = folder / f"{TEMPORARY}{name}", folder / f"{OLD}{name}"
     digests = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
@@ -51,9 +51,9 @@ def write_sealed(final: Path, files: Mapping[str, bytes]) -> None:
             _write_synced(temporary / file, content)
         damage = damage_of(temporary, set(files))
         if damage is not None:
-            raise RunError(f"{temporary}: what was written reads back differently: {damage}. Check the disk.")
+            raise RunError(f"{temporary}: the files read back differ from what was written: {damage}. Check the disk.")
         _sync_directory(temporary)
-        if final.exists():  # moved, not removed, so that the moment without either is as short as can be
+        if final.exists():  # moved, not removed, so that the time without either is short
             shutil.rmtree(aside, ignore_errors=True)
             final.rename(aside)
         temporary.rename(final)
@@ -67,7 +67,7 @@ def write_sealed(final: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a small file in one move."""
+    """Replace a small file by one rename."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}")
     try:
         _write_synced(temporary, content)
@@ -78,7 +78,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file; a disk that fills up may leave half of it."""
+    """Add a line to a file; on a full disk, half of it may be written."""
     content = f"{line}\n".encode()
     try:
         with path.open("ab") as file:

@@ -30,18 +30,18 @@ Fault = Literal[
     "control characters",
 ]
 
-# In the order in which they are asked: a pair is left out for the first that holds.
+# In the order of their checks: a pair is left out for the first that matches.
 FAULTS: dict[Fault, str] = {
-    "empty side": "a side without anything visible",
+    "empty side": "a side without visible characters",
     "no letters": "a side without a letter or digit, where the other has one",
     "too long": "a side of too many words",
-    "length ratio": "sides of lengths that do not go together, by the corpus's own ratio",
-    "identical sides": "both sides the same words",
+    "length ratio": "one side much longer than the other, by the corpus's own ratio",
+    "identical sides": "the same words on both sides",
     "wrong script": "a side mostly in letters that are rare on that side of the corpus",
-    "mojibake": "UTF-8 that was once read in another encoding, or the sign for what could not be read",
-    "duplicate": "a pair that stood before",
-    "held out": "a source sentence that validation or test has too",
-    "control characters": "control characters, tabs or line separators inside a line; `clean` makes spaces of them",
+    "mojibake": "UTF-8 that was decoded as another encoding, or the replacement character U+FFFD",
+    "duplicate": "a pair that occurred before",
+    "held out": "a source sentence that is also in validation or test",
+    "control characters": "control characters, tabs or line separators inside a line; `clean` replaces them by spaces",
 }
 REPAIRED: tuple[Fault, ...] = ("control characters",)
 """What `clean` repairs instead of leaving the pair out."""
@@ -77,12 +77,12 @@ class FilterReport:
 
 
 def why_left_out(num_src: int, num_tgt: int, data: DataConfig) -> Reason | None:
-    """Why a pair of this many pieces on each side is not trained on, or None if it is."""
+    """Why a pair with these numbers of pieces is left out of training, or None if it is not."""
     return judge_lengths(num_src, num_tgt, data.max_length, data.max_ratio)
 
 
 def judge_lengths(num_src: float, num_tgt: float, max_length: float, max_ratio: float) -> Reason | None:
-    """What is wrong with a pair of these lengths, in whatever unit; 0 means no limit."""
+    """What is wrong with a pair of these lengths, in any unit; 0 means no limit."""
     shorter, longer = sorted((num_src, num_tgt))
     if shorter == 0:
         return "empty side"
@@ -95,21 +95,21 @@ def judge_lengths(num_src: float, num_tgt: float, max_length: float, max_ratio: 
 
 @dataclass(frozen=True)
 class Norms:
-    """What a corpus's own pairs are like, which its strange ones are measured by."""
+    """Limits, and a corpus's usual ratio and scripts, by which its pairs are judged."""
 
     max_words: int = MAX_WORDS
     max_ratio: float = MAX_RATIO
-    """0 sets no limit, here and above."""
+    """0 means no limit, here and above."""
     scale: float = 1.0
     """Target characters for each source character, by the median."""
     scripts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-    """The writing systems of each side; empty means that any will do."""
+    """The writing systems of each side; empty means any."""
 
 
-# A short sentence may well be half as long as its translation, so everybody gets a few characters more.
+# A short sentence is often half as long as its translation, so a constant is added to all lengths.
 _GRACE = 10.0
-_FEWEST_LETTERS = 3  # fewer do not show a line's script
-_MOST_FOREIGN = 0.8  # of a line's letters: "我用Twitter" is Chinese all the same
+_FEWEST_LETTERS = 3  # fewer do not determine a line's script
+_MOST_FOREIGN = 0.8  # of a line's letters: "我用Twitter" is still Chinese
 
 
 def faults_of(pair: Pair, norms: Norms) -> list[Fault]:
@@ -137,7 +137,7 @@ def faults_of(pair: Pair, norms: Norms) -> list[Fault]:
 
 
 def pair_key(pair: Pair) -> int:
-    """The same number for pairs that differ in nothing but spaces and control characters, in this process."""
+    """A number that is equal for pairs that differ only in spaces and control characters, within this process."""
     return hash(tuple(map(_squeezed, pair)))
 
 
@@ -147,17 +147,17 @@ def source_key(line: str) -> int:
 
 
 def comparable(pair: Pair, scale: float) -> tuple[float, float]:
-    """The sides' lengths in source characters, with the grace that makes short sentences comparable."""
+    """The sides' lengths in source characters, plus the constant that makes short sentences comparable."""
     return len(pair.source) + _GRACE, len(pair.target) / scale + _GRACE
 
 
-# One word each: characters of writing systems that put no space between words.
+# Characters of writing systems without spaces between words; each counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
 
 
 def num_words(text: str) -> int:
-    """Words between spaces; where the writing has no spaces, characters."""
+    """The number of words between spaces, or of characters in writing systems without spaces."""
     return len(text.split()) if text.isascii() else len(_WORD.findall(text))
 
 
@@ -176,7 +176,7 @@ def scripts_of(text: str) -> Counter[str]:
 @cache
 def _script(char: str) -> str:
     name = unicodedata.name(char, "UNKNOWN").split()[0]
-    # Japanese mixes these three; full-width letters are Latin in other clothes.
+    # Japanese mixes these three; full-width letters are a variant of Latin.
     groups = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN", "KATAKANA-HIRAGANA": "HAN", "FULLWIDTH": "LATIN"}
     return groups.get(name, name)
 
@@ -196,11 +196,11 @@ for _byte in range(0x80, 0xA0):
         _CONTINUED[_char] = _byte
 _NEXT = "[" + re.escape("".join(_CONTINUED)) + "]"
 _MISREAD = re.compile(f"[\u00c2-\u00df]{_NEXT}|[\u00e0-\u00ef]{_NEXT}{{2}}|[\u00f0-\u00f4]{_NEXT}{{3}}")
-_AFTER_CAPITALS = frozenset("‘’“”…–—›»™\u00a0")  # what may well follow a word in capitals
+_AFTER_CAPITALS = frozenset("‘’“”…–—›»™\u00a0")  # characters that often follow a word in capitals
 
 
 def has_mojibake(text: str) -> bool:
-    """Whether a text holds UTF-8 that was read as Latin-1 or Windows-1252 ("Ã¼" for "ü"), or U+FFFD."""
+    """Whether a text contains UTF-8 that was decoded as Latin-1 or Windows-1252 ("Ã¼" for "ü"), or U+FFFD."""
     if text.isascii():
         return False
     return "\ufffd" in text or any(_was_misread(match) for match in _MISREAD.finditer(text))

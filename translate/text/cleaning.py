@@ -1,4 +1,4 @@
-"""A cleaned copy of a parallel corpus: named rules, each counted, and an input that is never touched."""
+"""A cleaned copy of a parallel corpus: named rules, each with a count; the input is never changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class CleanReport:
     read: int
     written: int
     left_out: dict[Fault, int]
-    """By the first rule that holds, so that the counts add up."""
+    """By the first rule that matches, so that the counts add up."""
     repaired: dict[Fault, int]
 
 
 def clean(
     corpus: Corpus, files: tuple[Path, Path], rules: Sequence[Fault], limits: Norms, held_out: Sequence[HeldOut] = ()
 ) -> CleanReport:
-    """Write the pairs that no rule objects to as two plain files, which must not exist yet."""
+    """Write the pairs that match no rule as two plain files, which must not exist yet."""
     refuse_existing(files)
     judgement = judge(corpus, measure(corpus, limits).norms, held_out)
     kept = np.ones(len(judgement.bits), dtype=bool)
@@ -41,7 +41,7 @@ def clean(
             kept[rows] = False
     repairing = "control characters" in rules
     repaired = 0
-    # Beside the target, so that a copy that was cut short never looks like a whole one.
+    # Written under temporary names, so that an incomplete copy never looks complete.
     unfinished = [path.with_name(f".tmp-{path.name}") for path in files]
     try:
         files[0].parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +65,12 @@ def clean(
 
 
 def refuse_existing(files: Sequence[Path]) -> None:
-    """Never write over anything: the input might be what stands there."""
+    """Refuse to overwrite a file: it might be the input."""
     for path in files:
         if path.exists():
-            raise DataError(f"{path} is there already; nothing was written. Give another --output.")
+            raise DataError(f"{path} already exists; nothing was written. Give another --output.")
 
 
 def _one_line(text: str) -> str:
-    """Only a newline, which a JSON string may hold, would make two lines of one."""
+    """Replace newlines, which a JSON string may contain: they would split the line."""
     return text.replace("\r", " ").replace("\n", " ")

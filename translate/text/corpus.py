@@ -1,7 +1,7 @@
-"""Pairs in, pairs out: plain files, TSV, JSON lines, Parquet and data sets of the Hugging Face hub.
+"""Reading sentence pairs: plain files, TSV, JSON lines, Parquet and data sets of the Hugging Face hub.
 
-A line ends at a newline byte and nowhere else, so that line N of one side stays the translation of line N of the other
-whatever the text contains.
+A line ends only at a newline byte, so line N of one side stays the translation of line N of the other whatever the
+text contains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from translate.config import HUB_PREFIX, DataConfig
 from translate.errors import DataError
 from translate.text.hub import first_line, open_hub, rows_of
 
-# Every character that some program takes for the end of a line or that moves a terminal's cursor: C0, DEL, C1, the two
+# Every character that some program treats as the end of a line or that moves a terminal's cursor: C0, DEL, C1, the two
 # Unicode separators, and the byte-order mark.
 BREAKS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF]))
 
@@ -52,19 +52,19 @@ class Corpus:
     """Where one split's pairs come from."""
 
     name: str
-    """What messages call it."""
+    """Its name in messages."""
     files: tuple[Path, ...]
-    """The files it is read from; none for a data set of the hub."""
+    """The files it is read from; empty for a data set of the hub."""
     read: Callable[[], Iterator[Pair]]
     parts: tuple[Corpus, ...] = ()
-    """The corpora it consists of, where these are several."""
+    """The corpora it consists of, if there are several."""
 
     def pairs(self) -> Iterator[Pair]:
-        """All pairs in order, as they stand in the files, read as they are asked for."""
+        """All pairs in order, unchanged, read on demand."""
         return self.read()
 
     def fingerprint(self) -> str:
-        """The SHA-256 of the files' contents, or of the pairs where there are no files."""
+        """The SHA-256 of the files' contents, or of the pairs if there are no files."""
         digest = hashlib.sha256()
         for path in self.files:
             with _opened(path) as file:
@@ -76,19 +76,19 @@ class Corpus:
 
 
 def tidy(line: str) -> str:
-    """Replace every control character and line separator by a space, one for one, so that offsets stay."""
+    """Replace every control character and line separator by one space, so that offsets stay the same."""
     return line if line.isprintable() else _NOT_TEXT.sub(" ", line)  # what it replaces is not printable
 
 
 def has_breaks(line: str) -> bool:
-    """Whether a line holds anything that `tidy` replaces."""
+    """Whether a line contains characters that `tidy` replaces."""
     return not line.isprintable() and _NOT_TEXT.search(line) is not None
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, split at newline bytes only; `-` is stdin."""
     if str(path) == "-":
-        # A reader of our own: Python aborts at its end if a thread still waits inside sys.stdin's.
+        # A reader of our own: Python aborts at exit if a thread still waits in sys.stdin's reader.
         with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
             yield from lines_of(stdin, "stdin")
         return
@@ -193,7 +193,7 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
             raise DataError(
                 f"{source if same else source.name} has {counts[0]} lines, {target if same else target.name} "
                 f"{counts[1]}: line N of each must be a translation of the other. "
-                "`translate data check` shows where they part."
+                "`translate data check` shows where they diverge."
             )
         yield Pair(*sides)
 
@@ -276,7 +276,7 @@ def _nothing_found(folder: Path, split: str, stem: str, languages: Languages) ->
     plain, *others = wanted
     hints = []
     for name in (*plain, *itertools.chain(*others)):
-        # The other side, where it is there, is no rival: it is as it should be.
+        # Correct names of plain files are suggested only for plain files.
         rivals = [e for e in there if e not in plain and (name in plain or e.endswith(Path(name).suffix))]
         if name not in there and (close := difflib.get_close_matches(name, rivals, n=1, cutoff=0.7)):
             hints.append(f"'{close[0]}' for '{name}'")

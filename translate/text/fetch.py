@@ -1,4 +1,4 @@
-"""Well-known parallel corpora from the Hugging Face hub to plain files, as a stream that can be taken up again."""
+"""Downloads well-known parallel corpora from the Hugging Face hub to plain files; can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from translate.text.hub import open_hub, rows_of
 
 TRAIN, VALID, TEST = "train", "valid", "test"
 MOST_HELD_OUT = 1000
-_SHARES = 50  # one share of the sentences each goes to validation and test
+_SHARES = 50  # validation and test each get one of this many equal shares of the sentences
 _SECONDS_BETWEEN_NOTES = 5.0
-_ROWS_BETWEEN_LOOKS = 1000  # at the clock
+_ROWS_BETWEEN_LOOKS = 1000  # rows between two checks of the clock
 Advance = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
 class HubCorpus:
-    """Where a corpus is on the hub, and how its splits and columns are called there."""
+    """Where a corpus is on the hub, and the names of its splits and columns there."""
 
     repository: str
     splits: dict[str, str]
-    """Our stem of each of its splits; what is missing of train, valid and test is drawn from the training data."""
+    """Its split for each of our stems; missing validation and test sets are drawn from the training data."""
     about: str
     languages: tuple[str, ...] = ()
-    """All it has; empty where its configurations say it."""
+    """All its languages; empty if its configurations name them."""
     default: tuple[str, str] = ("en", "fr")
     columns: tuple[str, str] | None = None
-    """What the columns of English and of the other language are called, where not by language."""
+    """The columns of English and of the other language, if they are not named by language."""
     only_columns: bool = False
-    """Download the two columns alone: the others are large."""
+    """Download only the two columns: the others are large."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Pairs of each stem, where the data set itself does not say."""
+    """Number of pairs of each stem, if the data set itself does not have it."""
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ CORPORA: dict[str, HubCorpus] = {
         columns=("english", "non_english"),
     ),
 }
-# The same captions with French and Czech, in a data set that holds the images too.
+# The same captions with French and Czech, in a data set that also contains the images.
 _MULTI30K_ALL = HubCorpus(
     "romrawinjp/multi30k", _MULTI30K, "", ("cs", "de", "en", "fr"), only_columns=True, counts=_MULTI30K_COUNTS
 )
@@ -85,20 +85,20 @@ _MULTI30K_ALL = HubCorpus(
 
 @dataclass
 class Note:
-    """How far a fetch has come; in fetch-L1-L2.json once it is complete."""
+    """The state of a download; written to fetch-L1-L2.json when it is complete."""
 
     name: str
     repository: str
     languages: list[str]
     limit: int | None
     pairs: dict[str, int] = field(default_factory=dict)
-    """Of each stem that is complete."""
+    """Number of pairs of each complete stem."""
     complete: bool = False
     under_way: str | None = None
     rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file, which go with `state`."""
+    """Bytes of each file at the position of `state`."""
     state: dict[str, Any] | None = None
 
 
@@ -106,7 +106,7 @@ def corpus_named(name: str, languages: tuple[str, str]) -> HubCorpus:
     """The corpus of this name that has these languages."""
     corpus = CORPORA.get(name)
     if corpus is None:
-        raise DataError(f"'{name}' is no corpus that can be fetched. There are: {', '.join(CORPORA)}.")
+        raise DataError(f"'{name}' is not a corpus that can be fetched. Choose from: {', '.join(CORPORA)}.")
     if name == "multi30k" and set(languages) != {"en", "de"}:
         corpus = _MULTI30K_ALL
     if corpus.languages and not set(languages) <= set(corpus.languages):
@@ -119,7 +119,7 @@ def corpus_named(name: str, languages: tuple[str, str]) -> HubCorpus:
 
 
 class Fetch:
-    """One corpus on its way into a folder."""
+    """The download of one corpus into a folder."""
 
     def __init__(
         self,
@@ -135,13 +135,13 @@ class Fetch:
         self.folder, self.limit, self.mirror, self.advance = folder, limit, mirror, advance
         pair = "-".join(languages)
         self.work = folder / f".fetch-{pair}"
-        """Unfinished files are here, so that a part never looks like the whole."""
+        """The folder of unfinished files, so that an incomplete file never looks complete."""
         self.noted = folder / f"fetch-{pair}.json"
         self.note = Note(name, self.corpus.repository, list(languages), limit)
         self.stems = [*self.corpus.splits, *self.corpus.drawn]
 
     def run(self) -> Note:
-        """Fetch what is missing, and give back what there is."""
+        """Fetch what is missing; returns the final note."""
         if self._is_done():
             return self.note
         try:
@@ -163,11 +163,11 @@ class Fetch:
         for stem in self.stems:
             sides = self._files([stem], self.folder)
             if all(path.exists() for path in sides):
-                raise DataError(f"{sides[0]} and {sides[1]} are there already. Give another folder, or remove them.")
+                raise DataError(f"{sides[0]} and {sides[1]} already exist. Give another folder, or remove them.")
         return False
 
     def _read(self, path: Path) -> Note:
-        """A note of this very fetch."""
+        """Read a note; refuses one of another download."""
         try:
             old = Note(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError) as error:
@@ -190,7 +190,7 @@ class Fetch:
     # -- one split ----------------------------------------------------------------------------------------------------
 
     def _fetch(self, stem: str, split: str) -> None:
-        """Read a split of the hub to its end or to the limit; of training data, draw what the corpus lacks."""
+        """Read a split of the hub to its end or to the limit; draw missing splits from the training data."""
         note = self.note
         where = f"{note.name} ({split})"
         rows = self._open(split, where)
@@ -202,22 +202,22 @@ class Fetch:
             note.sizes = {path.name: 0 for path in self._files(made, self.work)}
         else:
             rows.load_state_dict(note.state)
-        self.work.mkdir(parents=True, exist_ok=True)  # only now: without a network nothing is left behind
+        self.work.mkdir(parents=True, exist_ok=True)  # only now, so that nothing is left behind if there is no network
         with ExitStack() as stack:
             files = {path.name: stack.enter_context(path.open("ab")) for path in self._files(made, self.work)}
             for name, file in files.items():
-                file.truncate(note.sizes[name])  # what came after the note was taken
+                file.truncate(note.sizes[name])  # cut off what was written after the note
                 file.seek(0, os.SEEK_END)
             try:
                 whole = self._copy(rows, where, stem, expected, files)
             except DataError as error:
-                raise DataError(f"{error} What came before is kept: the same command goes on from there.") from None
+                raise DataError(f"{error} What was read is kept: the same command continues from there.") from None
             finally:
                 self._save(rows, files)
         if whole and expected is not None and note.rows != expected:
             self._forget()
             raise DataError(
-                f"{where}: {note.rows:,} pairs came, but the data set says that it has {expected:,}. "
+                f"{where}: {note.rows:,} pairs were received, but the data set has {expected:,}. "
                 "The same command tries again."
             )
         note.pairs |= note.counts
@@ -229,14 +229,14 @@ class Fetch:
         return open_hub(name, split, self.languages, where, columns)
 
     def _expected(self, rows: Any, stem: str, split: str) -> int | None:
-        """The pairs the data set itself says it has; only of the hub's own do we know without."""
+        """The number of pairs by the data set's own record, else by ours for data sets of the hub."""
         known = (rows.info.splits or {}).get(split)
         if known is not None and known.num_examples:
             return int(known.num_examples)
         return self.corpus.counts.get(stem) if self.mirror is None else None
 
     def _copy(self, rows: Any, where: str, stem: str, expected: int | None, files: Mapping[str, BinaryIO]) -> bool:
-        """Write pairs until the split ends, which is True, or the limit is reached."""
+        """Write pairs until the split ends or the limit is reached; returns whether the split ended."""
         note = self.note
         draw = _Draw([other for other in note.counts if other != stem], self.work, self.languages, note.counts)
         looked = time.monotonic()
@@ -266,7 +266,7 @@ class Fetch:
             yield Pair(tidy(pair.source), tidy(pair.target))
 
     def _save(self, rows: Any, files: Mapping[str, BinaryIO]) -> None:
-        """Note how far we are; what is written later is cut off when the fetch is taken up."""
+        """Save the position; what is written later is cut off when the download is resumed."""
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -284,11 +284,11 @@ class Fetch:
         unfinished.replace(path)
 
     def _finish(self) -> None:
-        """Move the files to their place; a side that another language pair has brought already must be the same."""
+        """Move the files to their place; a side that exists from another language pair must be the same."""
         moves = [(path, self.folder / path.name) for path in self._files(self.stems, self.work)]
         for ours, theirs in moves:
             if theirs.exists() and _digest(ours) != _digest(theirs):
-                raise DataError(f"{theirs} is there already and differs. Give another folder.")
+                raise DataError(f"{theirs} already exists and differs. Give another folder.")
         for ours, theirs in moves:
             ours.replace(theirs)
         self.note.complete, self.note.rows, self.note.counts = True, 0, {}
@@ -297,20 +297,20 @@ class Fetch:
 
 
 class _Draw:
-    """Which pairs of the training data become validation and test: a matter of the source sentence alone.
+    """Chooses pairs of the training data for validation and test, by the source sentence alone.
 
-    So no sentence is on both sides, the choice is the same every time, and nothing has to be read twice.
+    So no sentence is both in training and held out, the choice is reproducible, and the data is read only once.
     """
 
     def __init__(self, stems: list[str], folder: Path, languages: Languages, counts: Mapping[str, int]) -> None:
         self.stems, self.counts = stems, counts
         self.held: dict[str, set[bytes]] = {stem: set() for stem in stems}
-        for stem in stems:  # what was drawn before the fetch was taken up
+        for stem in stems:  # what was drawn before the download was interrupted
             with (folder / f"{stem}.{languages.source}").open("rb") as file:
                 self.held[stem] = {_key(line.removesuffix(b"\n")) for line in file}
 
     def stem_of(self, pair: Pair) -> str | None:
-        """Where a pair goes, or None for training, or for nowhere if `holds` says so."""
+        """The stem of a held-out pair; None for training, or for no stem at all if `holds` is True."""
         if not self.stems:
             return None
         key = _key(pair.source.encode())
@@ -324,7 +324,7 @@ class _Draw:
         return stem
 
     def holds(self, pair: Pair) -> bool:
-        """Whether a sentence is held out, so that training must not have it."""
+        """Whether a pair's source is held out, so that it must not be in the training data."""
         return bool(self.stems) and any(_key(pair.source.encode()) in held for held in self.held.values())
 
 

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, and folders in the hub's shape, as streams of rows."""
+"""Data sets of the Hugging Face hub, and folders with the same structure, as streams of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RETRIES, _PAUSE = 3, 2  # of a download that stops in the middle
 
 
 def open_hub(name: str, split: str, languages: Sequence[str], where: str, columns: Sequence[str] | None = None) -> Any:
-    """A split as a stream of rows, or within seconds the reason why not; `columns` are the only ones downloaded."""
+    """A split as a stream of rows, or an error within seconds; only `columns` are downloaded if they are given."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import datasets
     import huggingface_hub
@@ -33,19 +33,19 @@ def open_hub(name: str, split: str, languages: Sequence[str], where: str, column
     try:
         configurations = datasets.get_dataset_config_names(name)
         configuration = _of_languages(configurations, languages)
-        with tempfile.TemporaryDirectory() as cache:  # else lock files pile up in the home folder
+        with tempfile.TemporaryDirectory() as cache:  # else lock files accumulate in the home folder
             return datasets.load_dataset(name, configuration, split=split, streaming=True, cache_dir=cache, **only)
-    except Exception as error:  # the library raises a dozen unrelated kinds for what the user got wrong
+    except Exception as error:  # the library raises many unrelated types for mistakes of the user
         raise DataError(f"{where}: {first_line(error)}. See data.folder and data.train|valid|test.") from None
 
 
 def rows_of(rows: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, Any]]:
-    """The rows one by one; whatever goes wrong behind them is the user's to know."""
+    """The rows one by one; all errors of the readers behind them become a DataError."""
     stream = iter(rows)
     for number in itertools.count(1):
         try:
             row = next(stream, None)
-        except Exception as error:  # anything at all can come out of the readers behind a data set
+        except Exception as error:  # the readers behind a data set can raise anything
             raise DataError(f"{where}, row {number}: cannot be read: {first_line(error)}.") from None
         if row is None:
             return
@@ -53,7 +53,7 @@ def rows_of(rows: Iterable[dict[str, Any]], where: str) -> Iterator[dict[str, An
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without its second line."""
+    """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
@@ -68,7 +68,7 @@ def _of_languages(configurations: Sequence[str], languages: Sequence[str]) -> st
 
 
 def _check(name: str, where: str) -> None:
-    """One short request: `load_dataset` itself goes on trying for half a minute."""
+    """Check a name by one short request: `load_dataset` itself retries for half a minute."""
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 
@@ -76,13 +76,13 @@ def _check(name: str, where: str) -> None:
         huggingface_hub.HfApi().dataset_info(name, timeout=_SECONDS)
     except RepositoryNotFoundError:
         raise DataError(
-            f"{where}: the hub has no such data set, or it is private. Look the name up at https://huggingface.co/datasets."
+            f"{where}: the hub has no such data set, or it is private. Search for the name at https://huggingface.co/datasets."
         ) from None
     except HFValidationError:
         raise DataError(f"{where}: neither a folder here nor a name of the form owner/name.") from None
     except HfHubHTTPError as error:
         raise DataError(f"{where}: the hub refused: {first_line(error)}.") from None
-    except Exception as error:  # httpx errors by another name in each release
+    except Exception as error:  # httpx errors, whose names differ between releases
         raise DataError(
             f"{where}: the Hugging Face hub cannot be reached ({first_line(error)}). Check the network or the proxy, "
             "or copy the data set to this machine and give its folder as data.folder, or by --mirror to `data fetch`."

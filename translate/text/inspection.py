@@ -1,7 +1,7 @@
-"""A report on a parallel corpus: what it holds, what is wrong with it and where.
+"""A report on a parallel corpus: what it contains, what is wrong with it and where.
 
-The corpus is read twice, as a stream: once for what its pairs are like, once to judge each by that. What is kept of a
-pair is a few numbers.
+The corpus is read twice, as a stream: first to measure its usual lengths and scripts, then to judge each pair by them.
+Only a few numbers are kept for each pair.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from translate.text.corpus import Corpus, Pair, read_lines, tidy
 
 MOST_LINES = 1000  # line numbers kept of each fault
 MOST_STRANGE = 10
-OWN_SCRIPT = 0.05  # a writing system with a smaller share of a side's letters is foreign there
+OWN_SCRIPT = 0.05  # a writing system with a smaller share of a side's letters counts as foreign
 _ODD_SPACES = "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _BITS: dict[Fault, int] = {fault: 1 << place for place, fault in enumerate(FAULTS)}
 _BLOCK = 1 << 20
@@ -43,7 +43,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a file is like that reading it hides."""
+    """Facts about a file that are lost when it is read."""
 
     name: str
     lines: int
@@ -66,12 +66,12 @@ class Side:
     longest_words: int
     scripts: dict[str, float]
     odd_space_lines: int
-    """Lines with no-break or other unusual spaces, which French writes on purpose."""
+    """Lines with no-break or other unusual spaces, which are correct in French."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: how many pairs have it, and on which lines the first of them stand."""
+    """One fault: how many pairs have it, and the line numbers of the first of them."""
 
     count: int
     lines: list[int]
@@ -79,7 +79,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of held-out text training sees."""
+    """How many held-out sentences are in the training data."""
 
     name: str
     sentences: int
@@ -88,7 +88,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Strange:
-    """A pair that stands out."""
+    """An unusual pair."""
 
     line: int
     score: float
@@ -99,7 +99,7 @@ class Strange:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts between edges; the last bin holds all that is beyond."""
+    """Counts between edges; the last bin has no upper edge."""
 
     edges: list[float]
     counts: list[int]
@@ -135,7 +135,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Sentences that training must not see."""
+    """Sentences that must not be in the training data."""
 
     name: str
     sources: Callable[[], Iterable[str]]
@@ -143,7 +143,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the pairs of a corpus are like, strange ones included."""
+    """Statistics of the pairs of a corpus, including the unusual ones."""
 
     norms: Norms
     source: Side
@@ -153,7 +153,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The faults of every pair, as bits, and the norms they were found by."""
+    """The faults of every pair, as bits, and the norms by which they were found."""
 
     norms: Norms
     bits: NDArray[np.uint16]
@@ -223,7 +223,7 @@ def inspect(corpus: Corpus, limits: Norms, held_out: Sequence[HeldOut] = ()) -> 
 
 
 def measure(corpus: Corpus, limits: Norms) -> Measurement:
-    """What the pairs are like: lengths, the usual ratio, writing systems; `limits` says only what is too much."""
+    """Measure lengths, the usual ratio and writing systems; of `limits`, only the maximum values are used."""
     _refuse_unequal(corpus)
     lengths = array("q"), array("q")
     words = array("q"), array("q")
@@ -267,7 +267,7 @@ def measure(corpus: Corpus, limits: Norms) -> Measurement:
 
 
 def _word_edges(words: tuple[Any, Any]) -> list[float]:
-    """About a dozen bins of a round width over all but the longest hundredth."""
+    """About a dozen bins of a round width, over all sentences except the longest 1 %."""
     every = np.concatenate([np.array(side, np.int64) for side in words])
     most = float(np.quantile(every, 0.99)) if len(every) else 1.0
     width = next(w for w in (1, 2, 5, 10, 20, 50, 100, 1e9) if w * 12 >= most)
@@ -280,9 +280,9 @@ def _histogram(values: NDArray[np.float64], edges: list[float]) -> Histogram:
 
 
 def _strangeness(pair: Pair, faults: list[Fault], norms: Norms) -> float:
-    """How far a pair stands out: its length ratio, its share of signs that are no letters, and its faults."""
+    """How unusual a pair is: by its length ratio, its share of characters other than letters, and its faults."""
     if "empty side" in faults:
-        return 1.0  # strange, but there is nothing to see
+        return 1.0  # a fault, but not interesting to show
     src, tgt = comparable(Pair(tidy(pair.source).strip(), tidy(pair.target).strip()), norms.scale)
     signs = max(sum(not (char.isalnum() or char.isspace()) for char in side) / len(side) for side in pair)
     return abs(math.log(tgt / src)) + signs + len(faults)
@@ -298,14 +298,14 @@ def _strangest(corpus: Corpus, judgement: Judgement) -> list[Strange]:
 
 
 def _repeated(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where a key stands that stood before."""
+    """The rows of keys that occurred before."""
     order = np.argsort(keys, kind="stable")
     again = np.flatnonzero(keys[order][1:] == keys[order][:-1]) + 1
     return order[again]
 
 
 def _file_facts(path: Path) -> FileFacts:
-    """What the bytes of a file say, read in blocks."""
+    """Facts from the bytes of a file, read in blocks."""
     if path.suffix == ".parquet":
         return FileFacts(str(path), 0, False, 0, True)
     lines = crlf = 0
@@ -333,7 +333,7 @@ def _ragged_rows(path: Path) -> Iterator[int]:
 
 
 def _refuse_unequal(corpus: Corpus) -> None:
-    """Where two plain files have unequal numbers of lines, say where they seem to part."""
+    """If two plain files differ in their number of lines, raise an error with the line where they seem to diverge."""
     for part in corpus.parts:
         _refuse_unequal(part)
     if corpus.parts or len(corpus.files) != 2:
@@ -345,12 +345,12 @@ def _refuse_unequal(corpus: Corpus) -> None:
     src, tgt = corpus.files
     raise DataError(
         f"{src} has {len(lengths[0])} lines, {tgt} {len(lengths[1])}: line N of each must be a translation of the "
-        f"other. By the lengths of the lines they part near line {where}: look there for a line that one file lacks."
+        f"other. By their lengths, the lines diverge near line {where}: look there for a line that one file lacks."
     )
 
 
 def parting(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> int:
-    """After which line two sides of unequal counts most likely part, if all that is missing is missing in one place."""
+    """The line after which two sides of unequal counts most likely diverge, if all missing lines are in one place."""
     if len(src) > len(tgt):
         src, tgt = tgt, src
     if not len(src):

@@ -1,4 +1,4 @@
-"""Seeds: the pieces among which sentencepiece's unigram trainer looks for the best."""
+"""Seeds: the pieces from which sentencepiece's unigram trainer selects the best."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LONGEST_PIECE = 16  # sentencepiece's default
-_CHARACTER_BITS, _CHARACTERS_IN_KEY = 21, 3  # so many characters are compared at once, in 64 bits
+_CHARACTER_BITS, _CHARACTERS_IN_KEY = 21, 3  # characters that fit into a key of 64 bits
 _END = "\0"
 
 
 def seed_pieces(words: Counter[str], most: int) -> Iterator[tuple[str, int]]:
-    """The repeated strings inside of words that cover most of the text, best first, with their counts.
+    """The repeated strings inside words that cover most of the text, best first, with their counts.
 
     A string is a seed if a word ends with it or if different characters follow it; otherwise the string that is one
-    character longer is as frequent. Single characters are left out: sentencepiece adds them itself.
+    character longer has the same frequency. Single characters are left out: sentencepiece adds them itself.
     """
     text = _END.join(words) + _END * (_LONGEST_PIECE + _CHARACTERS_IN_KEY)
     characters = np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -26,7 +26,7 @@ def seed_pieces(words: Counter[str], most: int) -> Iterator[tuple[str, int]]:
 
     starts = np.flatnonzero(characters)
     starts = starts[np.lexsort(_sort_keys(characters, starts))]  # equal strings of any length are neighbours now
-    group = np.zeros(len(starts), np.int64)  # the same number for neighbours that are equal in `length` characters
+    group = np.zeros(len(starts), np.int64)  # equal for neighbours that have the same first `length` characters
     found = [np.zeros((3, 0), np.int64)]
     for length in range(1, _LONGEST_PIECE + 1):
         last = characters[starts + length - 1]
@@ -47,7 +47,7 @@ def seed_pieces(words: Counter[str], most: int) -> Iterator[tuple[str, int]]:
 
 
 def _sort_keys(characters: NDArray[np.uint32], starts: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """For np.lexsort: from each start on, the characters of the longest piece and one more."""
+    """Keys for np.lexsort: the characters from each start on, as many as the longest piece has and one more."""
     keys = []
     for offset in range(0, _LONGEST_PIECE + 1, _CHARACTERS_IN_KEY):
         key = np.zeros(len(starts), np.int64)

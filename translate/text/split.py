@@ -1,4 +1,4 @@
-"""A new corpus folder from two files: no pair twice, and held-out sentences that training never sees."""
+"""Split a corpus into training, validation and test: without duplicate pairs, without held-out sources in training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def split_corpus(source: Path, target: Path, num_valid: int | None, num_test: in
     by_source: dict[str, list[Pair]] = {}
     for pair in distinct:
         by_source.setdefault(pair.source, []).append(pair)
-    # Only whole sentences are held out, and only where both sides have something to compare.
+    # All pairs of a source are held out together, and only if no side is empty.
     candidates = [text for text, group in by_source.items() if all(tidy(side).strip() for p in group for side in p)]
     random.Random(seed).shuffle(candidates)
     default = min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, int(HELD_OUT_SHARE * len(distinct))))

@@ -32,18 +32,18 @@ _UNKNOWN = "⁇"
 _RESERVED = "▅"  # sentencepiece skips training lines with this character
 _NUM_SPECIAL, _NUM_BYTES = 4, 256
 _MOST_LINES = 200_000  # sampled from a larger corpus: three times the text saves 0.3 % of the pieces
-_LONGEST_LINE = 1000  # longer lines are cut for training, which is slow and hungry on them
-_MOST_SEEDS = 1_000_000  # sentencepiece's own limit, which counts characters too and would drop the rarest of them
-_LINE_COPIES = 2  # sentencepiece 0.2.2 reads each line so often when it looks for seeds
-_SEEDS_PATH_LENGTH = 200  # filled up with slashes, so that models are of one length wherever temporary files are
-_NUM_THREADS = 4  # fixed, because rounding and so the pieces depend on it
+_LONGEST_LINE = 1000  # longer lines are cut for training, which is slow and needs much memory on them
+_MOST_SEEDS = 1_000_000  # sentencepiece's own limit; it counts characters too and drops the rarest ones beyond it
+_LINE_COPIES = 2  # how often sentencepiece 0.2.2 reads each line when it looks for seeds
+_SEEDS_PATH_LENGTH = 200  # filled up with slashes, so that a model's length does not depend on the temporary folder
+_NUM_THREADS = 4  # fixed, because the rounding, and so the pieces, depend on it
 _NO_PIECE = re.compile(f"{_RESERVED}|<(pad|unk|s|/s)>|.{{{_LONGEST_LINE + 1}}}")  # words that sentencepiece refuses
 _VISIBLE = re.compile(f"[^{SPACE}]+")  # the words of a line that sentencepiece has normalized
 _SEPARATORS = re.compile(b"|".join(re.escape(char.encode()) for char in " " + BREAKS))
 
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int, say: Callable[[str], None]) -> bytes:
-    """Learn pieces from lines and return sentencepiece's model file; `say` is told where the vocabulary falls short."""
+    """Learn pieces from lines and return sentencepiece's model file; `say` reports what the vocabulary cannot hold."""
     if config.kind == "word":
         words = _count_words(_sample(iter(lines), seed), config)
         able = Counter({word: count for word, count in words.items() if not _NO_PIECE.search(word)})
@@ -92,7 +92,7 @@ def _train(counts: Counter[str], config: TokenizerConfig, **more: Any) -> bytes:
 
 
 def _train_from_seeds(counts: Counter[str], config: TokenizerConfig) -> bytes:
-    """Unigram, from seeds of our own: sentencepiece 0.2.3 makes no seed of a word that a space always follows."""
+    """Unigram, with our own seeds: sentencepiece 0.2.3 makes no seed from a word that is always followed by a space."""
     words = Counter({SPACE + word: count for word, count in _count_words(counts, config).items()})
     seeds = seed_pieces(words, most=_MOST_SEEDS - config.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def _train_from_seeds(counts: Counter[str], config: TokenizerConfig) -> bytes:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{piece}\t{_LINE_COPIES * count}\n" for piece, count in seeds)
         model = _train(counts, config, seed_sentencepieces_file=path)
-    # The model holds the path, which differs from run to run: slashes instead, as many.
+    # The model contains the path, which differs from run to run: replace it by slashes of the same length.
     return model.replace(folder.encode(), b"/" * len(folder.encode()))
 
 
@@ -113,7 +113,7 @@ class Tokenizer:
             processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
             self.size: int = processor.get_piece_size()
             self._pieces: list[str] = [processor.id_to_piece(index) for index in range(self.size)]
-            # Every kind but "word" has a piece for the space alone, because every line starts with one.
+            # Every kind but "word" has a piece for a single space, because every line starts with one.
             self._whole_words = SPACE not in self._pieces
             self._bytes = [_bytes_of(processor, index, piece) for index, piece in enumerate(self._pieces)]
             if self._whole_words:
@@ -153,7 +153,7 @@ class Tokenizer:
         return ids
 
     def normalize(self, text: str) -> str:
-        """The text that is cut into pieces, its words one space apart: what `decode` can give back at best."""
+        """The normalized text with single spaces between words: the best that `decode` can restore."""
         line: str = self._processor.normalize(_spaced(tidy(text)))
         return " ".join(_VISIBLE.findall(line))
 
@@ -171,8 +171,8 @@ class Tokenizer:
         return ids, np.fromiter(map(len, spelt), np.int64, len(spelt))
 
     def spellings(self, ids: Sequence[int], number: int) -> tuple[list[list[int]], NDArray[np.float64]]:
-        """The likeliest ways to spell the text of these pieces, and the log probability of each; unigram only."""
-        if UNK in ids:  # the text is lost
+        """The likeliest segmentations of the text of these pieces, and the log probability of each; unigram only."""
+        if UNK in ids:  # the text cannot be restored
             return [list(ids)], np.zeros(1)
         text = self._processor.decode(list(ids))
         ways: list[list[int]] = self._processor.nbest_encode(text, nbest_size=number, out_type=int)
@@ -195,8 +195,8 @@ class Tokenizer:
         words = []
         for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True):
             if begin == end and piece.strip(SPACE):
-                end += 1  # all bytes of a character but the last have an empty span in front of it
-            # The last character decides: a piece starts with the spaces in front of it, no-break spaces among them.
+                end += 1  # of a character's bytes, all but the last have an empty span before the character
+            # The last character decides: a piece starts with the spaces before it, including no-break spaces.
             places = reversed(range(begin, min(end, len(text))))
             words.append(next((word_at[place] for place in places if clean[place] != " "), -1))
         return mapping["ids"], words
@@ -211,7 +211,7 @@ class Tokenizer:
         mapping: dict[str, Any] = self._processor.encode(clean, return_type="offset_mapping")
         spans = []
         for piece, (begin, end) in zip(mapping["pieces"], mapping["offsets"], strict=True):
-            spelt = begin == end and piece.strip(SPACE)  # all bytes of a character but the last, as above
+            spelt = begin == end and piece.strip(SPACE)  # a byte of a character but not its last, as above
             spans.append(_stripped(clean, begin, min(end + bool(spelt), len(text))))
         return mapping["ids"], spans
 
@@ -236,7 +236,7 @@ class Tokenizer:
             touches = word < len(spans) and max(begin, spans[word][0]) < end
             words.append(word if touches else -1)
             begin = end
-        # Separators are single valid characters, so the runs between them decode as they would in one piece.
+        # Separators are single valid characters, so the runs between them can be decoded separately.
         return " ".join(raw[begin:end].decode("utf-8", "replace") for begin, end in spans), words
 
     def decode_spans(self, ids: Iterable[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -250,7 +250,7 @@ class Tokenizer:
             try:
                 raw[begin:end].decode()
                 characters = [(char.encode(), len(text) + i, len(text) + i + 1) for i, char in enumerate(run)]
-            except UnicodeDecodeError:  # bytes that spell no character: the whole run is one unit
+            except UnicodeDecodeError:  # invalid UTF-8: the whole run is one unit
                 characters = [(raw[begin:end], len(text), len(text) + len(run))]
             at = begin
             for content, first, last in characters:
@@ -265,7 +265,7 @@ class Tokenizer:
         return text, spans
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces by name, for people to read."""
+        """The pieces as text."""
         return [self._pieces[index] for index in ids]
 
 
@@ -289,7 +289,7 @@ def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
 
 
 def _spaced(text: str) -> str:
-    """A text in which sentencepiece's mark of a space is one, as the other kinds read it."""
+    """Replace sentencepiece's mark of a space by a space, as its other model types do."""
     return text.replace(SPACE, " ")
 
 
@@ -322,7 +322,7 @@ def _training_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _sample(lines: Iterator[str], seed: int) -> list[str]:
-    """At most so many lines, each as likely as any other (reservoir sampling)."""
+    """At most `_MOST_LINES` lines, all equally likely (reservoir sampling)."""
     generator = random.Random(seed)
     sample: list[str] = []
     for seen, line in enumerate(lines):
@@ -357,9 +357,9 @@ def _say_unknown_words(
 
 
 def _without_rare_characters(sample: list[str], config: TokenizerConfig, say: Callable[[str], None]) -> list[str]:
-    """Blank out the rarest characters where one piece for each would take more than half of the vocabulary.
+    """Blank out the rarest characters if one piece for each would take more than half of the vocabulary.
 
-    Where the pieces are characters, they may take all of it but the piece of the space.
+    For kind "char" they may take all of it except the piece of the space.
     sentencepiece's own coverage cannot go below 98 %, which is too much for a large alphabet in a small vocabulary.
     """
     normalizer = sentencepiece.SentencePieceNormalizer(rule_name=config.normalization)
@@ -370,7 +370,7 @@ def _without_rare_characters(sample: list[str], config: TokenizerConfig, say: Ca
     room = config.vocabulary - _NUM_SPECIAL - _NUM_BYTES * config.spells_bytes
     most = room // 2
     if config.kind == "char":
-        del counts[" "], counts[SPACE]  # it has a piece however rare it is
+        del counts[" "], counts[SPACE]  # it always has a piece
         most = room - 1
     if len(counts) <= most:
         return sample

@@ -1,4 +1,4 @@
-"""Word vectors from a text file, of which only those of a vocabulary's pieces are kept."""
+"""Word vectors of a vocabulary's pieces, read from a text file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HEADER = re.compile("[0-9]+ ([0-9]+)")
 
 
 def read_vectors(path: Path, pieces: Sequence[str], width: int) -> dict[int, Vector]:
-    """The vectors of those pieces that a file knows, by the piece's number; padding has none.
+    """The vectors of those pieces that a file contains, by the piece's number; padding has none.
 
     The file is word2vec's text format, with or without its first line "COUNT WIDTH". Every line's shape is checked, but
-    numbers are read only where a piece needs them: most of a large file is not for us.
+    numbers are parsed only for lines that a piece needs, because these are few in a large file.
     """
     ranked = _ranked(pieces)
     vectors: dict[int, Vector] = {}
@@ -40,7 +40,7 @@ def read_vectors(path: Path, pieces: Sequence[str], width: int) -> dict[int, Vec
         token, values = _split(line, width, where)
         empty = False
         for index, rank in ranked.get(token, ()):
-            if rank < best.get(index, rank + 1):  # of two lines with the same token the first holds
+            if rank < best.get(index, rank + 1):  # if two lines have the same token, the first is used
                 best[index], vectors[index] = rank, _numbers(values, width, where)
     if empty:
         raise DataError(f"{path} holds no vectors. Each line must be a token and {width:,} numbers, one space apart.")
@@ -48,7 +48,7 @@ def read_vectors(path: Path, pieces: Sequence[str], width: int) -> dict[int, Vec
 
 
 def _ranked(pieces: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-    """For each token that would do the pieces it would do for, each with a rank: the lowest is the best."""
+    """For each usable token, the pieces it can stand for, each with a rank; the lowest rank is the best."""
     ranked: dict[str, list[tuple[int, int]]] = {}
     for index, piece in enumerate(pieces):
         if index != PAD:
@@ -58,7 +58,7 @@ def _ranked(pieces: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
 
 
 def _names(piece: str) -> Iterator[str]:
-    """What a piece may be called, the best first: by its own name, without the mark of a space, in lower case."""
+    """Tokens that can stand for a piece, best first: the piece, without its mark of a space, both in lower case."""
     names = [piece, piece.removeprefix(SPACE)]
     names += [name.lower() for name in names]
     yield from filter(None, dict.fromkeys(names))
@@ -73,7 +73,7 @@ def _check_width(found: int | None, width: int, where: str) -> None:
 
 
 def _width_of(line: str) -> int | None:
-    """How many numbers follow a token, or None where something else is among them."""
+    """How many numbers follow the token, or None if not all of the values are numbers."""
     _, *values = line.split(" ")
     return len(values) if values and all(map(_is_number, values)) else None
 
@@ -84,7 +84,7 @@ def _split(line: str, width: int, where: str) -> tuple[str, str]:
     if spaces == width:
         token, _, values = line.partition(" ")
         return token, values
-    # GloVe's largest file has tokens with spaces in them, so that only a number too many tells a line that is too long.
+    # Tokens of GloVe's largest file contain spaces, so a line is too long only if the token ends in a number.
     token = line.rsplit(" ", width)[0]
     if spaces < width or _is_number(token.rpartition(" ")[2]):
         raise _malformed(line, width, where)
@@ -112,5 +112,5 @@ def _malformed(line: str, width: int, where: str) -> DataError:
     shown = line if len(line) <= 60 else f"{line[:60]}…"
     return DataError(
         f"{where}: {shown!r} is not a token and {width:,} finite numbers, one space apart. "
-        "Mend or remove the line; binary files must be converted to text."
+        "Correct or remove the line; binary files must be converted to text."
     )

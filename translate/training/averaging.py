@@ -1,4 +1,4 @@
-"""Two means of weights that often score better than any of them: over checkpoints, and over all updates."""
+"""Two averages of weights, over checkpoints and over all updates; they often score better than the last weights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from translate.run.checkpoint import Checkpoint
 
-_RAW = "/raw"  # ends the names of the weights that training goes on with
+_RAW = "/raw"  # suffix of the names of the raw weights, with which training continues
 
 
 def average_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
-    """The mean, summed in float64 so that the order does not matter to float32."""
+    """The mean, summed in float64 so that the order does not change the float32 result."""
     sums: dict[str, Tensor] = {}
     for checkpoint in checkpoints:
         for name, tensor in checkpoint.weights().items():
@@ -32,13 +32,13 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, count: int) -> None:
-        """Take in the weights after update `count` (from 1); a young average forgets its start faster."""
+        """Add the weights after update `count` (from 1); the decay is smaller in the first updates."""
         decay = min(self.decay, (1 + count) / (10 + count))
         torch._foreach_lerp_(self._means, self._weights, 1 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Put the average into the model for a while; copied, because others hold on to the parameters' memory."""
+        """Put the average into the model temporarily; by copying, because others hold the parameters' memory."""
         raw = [weight.detach().clone() for weight in self._weights]
         self._fill(self._means)
         try:
@@ -52,11 +52,11 @@ class MovingAverage:
 
 
 def named_raw(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names they have beside the optimizer's tensors, where the model's place is the average's."""
+    """Raw weights under the names they have among the optimizer's tensors; the model's file holds the average."""
     return {f"{name}{_RAW}": tensor for name, tensor in weights.items()}
 
 
 def split_raw(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The weights that `named_raw` named, and all other tensors."""
+    """Invert `named_raw`: the raw weights, and all other tensors."""
     raw = {name.removesuffix(_RAW): tensor for name, tensor in tensors.items() if name.endswith(_RAW)}
     return raw, {name: tensor for name, tensor in tensors.items() if not name.endswith(_RAW)}

@@ -1,4 +1,4 @@
-"""What `train.steps` and `train.minutes` allow, and how much of it is used."""
+"""The limits `train.steps` and `train.minutes`, and the share of them that is used."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class Budget:
 
     def __init__(self, settings: TrainConfig, seconds_before: float) -> None:
         self._steps, self._minutes = settings.steps, settings.minutes
-        self._before = seconds_before  # of training and validation, before this process went on
+        self._before = seconds_before  # of training and validation, before this process
         self._started = time.monotonic()
         self.clock = seconds_before
-        """Seconds of training and validation by the first process, as all processes have heard them last."""
+        """Seconds of training and validation in the first process, as last sent to all processes."""
 
     def start(self) -> None:
-        """Begin to count here; what came before in this process was preparation."""
+        """Start the clock; preparation does not count."""
         self._started = time.monotonic()
 
     def seconds(self) -> float:
@@ -30,14 +30,14 @@ class Budget:
         return out_of_time or (self._steps is not None and step >= self._steps)
 
     def used(self, step: int) -> float:
-        """The share that is used up."""
+        """The share of the budget that is used."""
         if self._steps is not None:
             return step / self._steps
         assert self._minutes is not None
         return self.clock / (self._minutes * 60)
 
     def expected_steps(self, step: int) -> float:
-        """How many updates the whole run has, as far as one can tell."""
+        """The number of updates of the whole run, estimated if the budget is in minutes."""
         if self._steps is not None:
             return float(self._steps)
         return max(1.0, step) / max(self.used(step), 1e-6)
@@ -48,11 +48,11 @@ class Budget:
         return float(self._steps or self._minutes or 0)
 
     def done(self, step: int) -> float:
-        """Where the progress bar stands."""
+        """The position of the progress bar."""
         return float(step) if self._steps is not None else self.seconds() / 60
 
     def seconds_left(self, step: int) -> float:
-        """By the pace so far, to whichever limit comes first."""
+        """Estimated seconds to the limit that comes first."""
         used, limits = self.seconds(), []
         if self._steps is not None:
             limits.append(used / max(1, step) * (self._steps - step))

@@ -1,4 +1,4 @@
-"""torch.compile, where it can be had."""
+"""torch.compile, where it works."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from translate.models.decoders import Decoder, RecurrentDecoder
 
 
 def compile_step(decoder: Decoder[Any]) -> str:
-    """Compile what a decoder does at each step, if this machine can; gives the line that says so."""
+    """Compile a decoder's step if possible; returns a message about the outcome."""
     if not isinstance(decoder, RecurrentDecoder):
         return "train.compile: only the steps of recurrent decoders are compiled; training goes on without it."
     try:
-        # The cheapest function there is: a missing compiler shows here and not in the middle of the first update.
+        # A trivial function, so that a missing compiler is found here and not in the middle of the first update.
         torch.compile(torch.add)(torch.ones(2), 1)
     except Exception as error:
         reason = str(error).strip().split("\n")[0]

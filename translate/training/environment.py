@@ -1,4 +1,4 @@
-"""What a run notes of the machine and the programs it is trained with."""
+"""What a run records about the machine and the versions it is trained with."""
 
 from __future__ import annotations
 

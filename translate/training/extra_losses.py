@@ -1,4 +1,4 @@
-"""What is learnt besides the words: not to look twice (coverage), and where to look (by reward, or by given links)."""
+"""Losses besides cross entropy: coverage, the choices of hard attention, and given links."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from translate.config import AttentionConfig
 from translate.models.state import Decoded
 
-_LEAST = 1e-6  # added to a weight whose logarithm is taken: windows and sparsemax give true zeros
+_LEAST = 1e-6  # added to a weight whose logarithm is taken: windows and sparsemax give exact zeros
 _KNOWN = ("coverage", "choice", "entropy", "baseline")
 _KEPT = 0.9  # of a running average, from one batch to the next
 
 
 @dataclass
 class RewardScale:
-    """Running mean and deviation of rewards, and the deviation of what the baseline leaves of them."""
+    """Running mean and deviation of rewards, and the deviation of rewards less the baseline."""
 
     mean: float = 0.0
     deviation: float = 1.0
@@ -25,9 +25,9 @@ class RewardScale:
     batches: int = 0
 
     def update(self, rewards: Tensor, left: Tensor) -> None:
-        """Take in the rewards (N,) of a batch, and how far the baseline was from them in units of their deviation."""
+        """Add a batch: rewards (N,), and `left`, rewards less the baseline in units of their deviation."""
         if not rewards.numel() or not bool(torch.isfinite(rewards).all() & torch.isfinite(left).all()):
-            return  # the update will be left out, and one NaN would stay in the averages for ever
+            return  # the update will be skipped, and one NaN would stay in the averages for ever
         kept = _KEPT if self.batches else 0.0
         self.mean = kept * self.mean + (1 - kept) * float(rewards.mean())
         self.deviation = kept * self.deviation + (1 - kept) * max(float(rewards.std(correction=0)), 1e-3)
@@ -46,9 +46,9 @@ def extra_losses(
 ) -> dict[str, Tensor]:
     """Sums over the real tokens by name; `gold` (B, T) are the references' log probabilities.
 
-    A term of a name that is not known here, which a member of a plugin may leave, counts as it is.
+    Terms of unknown names, from members of plugins, are summed without a weight.
 
-    A draw of hard attention is judged by R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
+    A draw of hard attention has the reward R_t = Σ_{t' ≥ t} log p(y_t') less a baseline (Xu et al. 2015, section 4.1).
     """
     terms, losses = decoded.loss_terms, dict[str, Tensor]()
     for name in terms:

@@ -1,4 +1,4 @@
-"""Given links as targets of attention: words of a file become pieces of a batch."""
+"""Given links as targets of attention: links of words in a file become weights over the pieces of a batch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Guide:
             self.of_pieces(int(pairs.lines[row]), *(side.tolist() for side in pairs[row]))
 
     def of_pieces(self, line: int, src: Sequence[int], tgt: Sequence[int]) -> NDArray[np.float32]:
-        """Where each target piece should look, `</s>` included on both sides: (T, S), rows sum to 1 or to 0.
+        """Target weights of each target piece, `</s>` included on both sides: (T, S), rows sum to 1 or to 0.
 
-        A piece looks at all pieces of all words that its word is linked to, at each alike; a word without a link is
-        taught nothing, nor is `</s>`.
+        All pieces of all words that a piece's word is linked to get equal weight. Words without links have no target,
+        nor has `</s>`.
         """
         src_words = np.asarray(self.source.decode_words(src)[1], np.int64)  # (S - 1,)
         tgt_words = np.asarray(self.target.decode_words(tgt)[1], np.int64)  # (T - 1,)
@@ -41,7 +41,7 @@ class Guide:
         for link in self.links[line - 1].possible:
             if link.target >= linked.shape[0] or link.source >= linked.shape[1]:
                 raise DataError(
-                    f"{self.path}:{line}: {link.source}-{link.target} links words that are not there: the pair has "
+                    f"{self.path}:{line}: {link.source}-{link.target} links words that do not exist: the pair has "
                     f"{linked.shape[1]} source and {linked.shape[0]} target words. Links go source-target, from 0."
                 )
             linked[link.target, link.source] = True
@@ -51,7 +51,7 @@ class Guide:
         return guide / np.maximum(guide.sum(axis=1, keepdims=True), 1.0)
 
     def targets(self, batch: Batch) -> Tensor:
-        """The same for the pieces of a batch, which may be spelt otherwise than the pairs: (B, T, S)."""
+        """The same for a batch, whose segmentation may differ from that of the pairs: (B, T, S)."""
         targets = torch.zeros((*batch.tgt_out.shape, batch.src.size(1)))
         src_lengths, tgt_lengths = batch.src_lengths.tolist(), batch.tgt_valid.sum(dim=1).tolist()
         for place, row in enumerate(batch.rows.tolist()):

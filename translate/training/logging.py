@@ -1,4 +1,4 @@
-"""What training tells: metrics.jsonl and TensorBoard for programs, a progress bar or plain lines for people."""
+"""What training reports: metrics.jsonl and TensorBoard for programs, a progress bar or plain lines for people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MetricsLog:
             self.writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
 
     def _forget_after(self, step: int, last_validated: int) -> None:
-        """Drop what a stopped process wrote after the checkpoint we go on from: it will be written again."""
+        """Drop what a stopped process wrote after the checkpoint that is resumed: it will be written again."""
         if not self.path.is_file():
             return
         kept = []
@@ -41,7 +41,7 @@ class MetricsLog:
         write_file(self.path, "".join(kept).encode())
 
     def write(self, kind: str, step: int, **values: float | None) -> None:
-        """Add a record; what is not a finite number is null, because JSON has no other word for it."""
+        """Add a record; numbers that are not finite become null, because JSON does not have them."""
         values = {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
         append_line(self.path, json.dumps({"kind": kind, "step": step, **values}))
         if self.writer is not None:
@@ -55,7 +55,7 @@ class MetricsLog:
 
 
 class Reporter:
-    """Tells a person how training goes: a bar that moves on a terminal, plain lines elsewhere."""
+    """Reports progress to the user: a progress bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         """`quiet` for all but the first of several processes."""
@@ -86,7 +86,7 @@ class Reporter:
         return self
 
     def advance(self, done: float, loss: float, tokens_per_second: float, seconds_left: float) -> None:
-        """Move the bar; does nothing elsewhere, where `say` prints a line now and then."""
+        """Move the bar, if there is one."""
         if self.progress is not None and self.task is not None:
             numbers = f"loss {loss:.3f} · {tokens_per_second:,.0f} tokens/s · {minutes(seconds_left)} left"
             self.progress.update(self.task, completed=done, numbers=numbers)
@@ -107,7 +107,7 @@ class Reporter:
 
 
 def minutes(seconds: float) -> str:
-    """A duration a person reads at a glance: 3:07, 1:02:33."""
+    """Format a duration, as in 3:07 or 1:02:33."""
     whole = round(max(0.0, seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

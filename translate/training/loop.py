@@ -1,7 +1,7 @@
-"""The training loop: update, validate, save, stop, and go on as if nothing had happened.
+"""The training loop: update, validate, save, stop, and resume exactly.
 
-All randomness of an update is a function of (seed, update), and the batches one of (seed, epoch, position), so a
-checkpoint holds no generator states and a resumed run is bit for bit the run that never stopped.
+All randomness of an update is a function of (seed, update), and the batches are one of (seed, epoch, position). So a
+checkpoint holds no generator states, and a resumed run equals an uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_SKIPPED = 10  # updates without a finite gradient in a row
 
 
 class Trainer:
-    """One run being trained."""
+    """Trains one run."""
 
     def __init__(self, inputs: TrainingInputs, reporter: Reporter, signals: StopSignals, world: World = ALONE) -> None:
         self.inputs, self.config, self.run, self.world = inputs, inputs.config, inputs.run, world
@@ -78,17 +78,17 @@ class Trainer:
                 self.run.path, self.config.logging.tensorboard, self.progress.step, self.progress.last_validated
             )
 
-    # -- the whole ----------------------------------------------------------------------------------------------------
+    # -- the run ------------------------------------------------------------------------------------------------------
 
     def fit(self) -> None:
-        """Train until the budget is used up, patience is lost, or a signal comes."""
+        """Train until the budget is used up, patience runs out, or a signal comes."""
         self._say_start()
         with (
             self._open_batches() as batches,
             self.reporter.start(self.budget.done(self.progress.step), self.budget.total),
         ):
             while True:
-                if self._is_validation_due():  # also after a stop that cut it short
+                if self._is_validation_due():  # also after a stop that interrupted it
                     self._validate()
                     self._stop_if_asked()
                 if self._is_over():
@@ -101,7 +101,7 @@ class Trainer:
 
     @contextmanager
     def _open_batches(self) -> Iterator[BatchStream]:
-        """The batches of all epochs from where training stands; from here on time counts and a stop is saved."""
+        """The batches of all epochs from the current position; starts the clock and lets a stop save a checkpoint."""
         data, settings, tokenizer = self.inputs.train, self.settings, self.config.tokenizer
         order = BatchOrder(
             data.src_lengths, data.tgt_lengths, settings.batch_tokens, settings.seed, self.inputs.weights
@@ -132,13 +132,13 @@ class Trainer:
         return on_time and progress.step > progress.last_validated
 
     def _is_over(self) -> bool:
-        """Whether the budget is used up or patience is lost."""
+        """Whether the budget is used up or patience has run out."""
         patience = self.settings.patience
         out_of_patience = patience > 0 and self.progress.worse_in_a_row >= patience
         return out_of_patience or self.budget.is_used_up(self.progress.step)
 
     def note_end(self, tested: bool) -> None:
-        """Note that the average is made, and whether the test set was scored with what is best now."""
+        """Record that averaging is done, and whether the test set was scored with the best weights."""
         progress = self.progress
         end = End(progress.step, progress.best_name, progress.best_score, self.trained, tested)
         write_file(self.run.path / "finished.json", json.dumps(asdict(end)).encode())
@@ -163,7 +163,7 @@ class Trainer:
                 guide = None if self.guide is None else self.guide.targets(batch).to(self.device)
                 with self.precision.autocast():
                     smoothed, extra = self.objective(batch.to(self.device), ratio, share, self.progress.rewards, guide)
-                # The processes' gradients are averaged, but the update is the sum over all tokens by their number.
+                # Gradients are averaged over processes, but the update divides the sum over all tokens by their number.
                 scaled = (smoothed + extra) * (self.world.size / num_tokens)
                 self.precision.scaler.scale(scaled).backward()
             loss += smoothed.detach() / num_tokens
@@ -186,7 +186,7 @@ class Trainer:
         self._record(value, norm, rate, ratio, num_tokens, time.monotonic() - began)
 
     def _seed(self, index: int) -> int:
-        """Of the randomness in a batch of the update, in this process."""
+        """The seed for a batch of the update, in this process."""
         return _mixed_seed(self.settings.seed, self.progress.step, index * self.world.size + self.world.rank)
 
     def _synchronised(self, last: bool) -> AbstractContextManager[None]:
@@ -197,7 +197,7 @@ class Trainer:
         return waiting
 
     def _agree(self, loss: float) -> float:
-        """What all processes must know of an update: its whole loss, rewards on one scale, the time, any stop."""
+        """Exchange between processes after an update: the loss, the scale of rewards, the time, and any stop."""
         rewards, size = self.progress.rewards, self.world.size
         asked, seconds = self.signals.received is not None, self.budget.seconds() if self.world.leads else 0.0
         loss, stopping, self.budget.clock, *scale = self.world.sums(
@@ -215,11 +215,11 @@ class Trainer:
         return rate
 
     def _skip(self, batches: list[Batch], loss: float, norm: float) -> None:
-        """Leave out an update that is not finite, and give up when they do not end."""
+        """Skip an update that is not finite; raise an error after too many in a row."""
         self.progress.skipped += 1
         self.progress.skipped_in_a_row += 1
         if self.precision.scaler.is_enabled() and self.progress.skipped_in_a_row < MOST_SKIPPED:
-            return  # the loss scale was too high, which is how it finds its height
+            return  # the loss scale was too high: the scaler finds the right one this way
         lines = np.concatenate([self.inputs.train.lines[batch.rows] for batch in batches])
         shown = ", ".join(map(str, sorted(lines.tolist())[:20])) + (" …" if len(lines) > 20 else "")
         message = (
@@ -229,15 +229,15 @@ class Trainer:
         if self.progress.skipped_in_a_row >= MOST_SKIPPED:
             raise NumericalError(
                 f"{message} {MOST_SKIPPED} updates in a row were left out. Lower train.learning_rate or train.clip, "
-                "or use train.precision=fp32, and go on from the last checkpoint with --resume."
+                "or use train.precision=fp32, and continue from the last checkpoint with --resume."
             )
         self.reporter.say(f"Warning: {message}")
 
     def _record(self, loss: float, norm: float, rate: float, ratio: float, num_tokens: int, seconds: float) -> None:
-        """Add an update to the sums, and write them when their time has come."""
+        """Add an update to the sums, and write them every `logging.every` updates."""
         window, step = self.progress.window, self.progress.step
         sums = {"loss": loss * num_tokens, "tokens": num_tokens, "norm": norm, "updates": 1, "seconds": seconds}
-        if self.progress.skipped_in_a_row:  # nothing was learnt, and one NaN would spoil the whole window
+        if self.progress.skipped_in_a_row:  # the update was skipped, and one NaN would spoil the whole window
             sums = dict.fromkeys(sums, 0.0) | {"seconds": seconds}
         for key, value in sums.items():
             window[key] = window.get(key, 0.0) + value
@@ -292,7 +292,7 @@ class Trainer:
         self.snapshots.save(self.progress, self.budget.seconds())
 
     def _take_in(self, found: Validated) -> bool:
-        """Note the score in the progress; whether it is the best so far."""
+        """Add the score to the progress; returns whether it is the best so far."""
         progress, score = self.progress, found.score
         name = f"step-{progress.step:08d}"
         improved = bool(np.isfinite(score)) and (progress.best_score is None or score > progress.best_score)
@@ -329,7 +329,7 @@ class Trainer:
             self.snapshots.save_average(weights, names, progress, self.budget.seconds())
         fill(self.model, kept)
 
-    # -- stopping and going on ----------------------------------------------------------------------------------------
+    # -- stopping and resuming ----------------------------------------------------------------------------------------
 
     def _stop_if_asked(self) -> None:
         if self.stop is None:
@@ -339,7 +339,7 @@ class Trainer:
         raise Stopped(self.stop, f"Stopped after update {self.progress.step}; the checkpoint is saved.")
 
     def _restored(self) -> Progress:
-        """Take up the newest sound checkpoint, or start, from other weights where told."""
+        """Resume from the newest valid checkpoint, or start anew, from given weights if there are any."""
         checkpoint = self.run.latest()
         if checkpoint is None:
             start_from_other_run(self.model, self.inputs, self.reporter.say)
@@ -348,12 +348,12 @@ class Trainer:
             return Progress()
         progress = self.snapshots.restore(checkpoint)
         if self.world.leads:
-            self.snapshots.point(checkpoint, progress)  # a kill may have come between a checkpoint and its names
+            self.snapshots.point(checkpoint, progress)  # an old process may have been killed before it set the names
         self.reporter.say(f"Going on from {checkpoint.path}.")
         return progress
 
     def _say_start(self) -> None:
-        """Say what is trained, and note in the run on what it is."""
+        """Report what is trained, and record the machine in the run."""
         config = self.config
         self.reporter.say(
             f"Training {self.model.num_parameters:,} parameters on {self.device.type} in {self.precision.name} with "

@@ -1,4 +1,4 @@
-"""What is minimised, as one module, so that DistributedDataParallel can stand round it."""
+"""The training objective as one module, so that DistributedDataParallel can wrap it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Objective(nn.Module):
     def forward(
         self, batch: Batch, ratio: float, share: float, rewards: RewardScale, guide: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The summed loss of a batch and what is learnt besides; the fast path where all tokens are the reference.
+        """The summed loss of a batch and the sum of its extra losses; faster if all inputs are the reference.
 
-        `ratio` is that of teacher forcing, `share` that of the budget that is used up, `guide` (B, T, S) where to look.
+        `ratio` is that of teacher forcing, `share` the used part of the budget, `guide` (B, T, S) the target weights.
         """
         source = self.model.encode(batch.src, batch.src_valid, batch.src_lengths, share)
         if ratio >= 1.0:

@@ -1,4 +1,4 @@
-"""Optimizers, learning rates, and both as plain tensors and numbers that a checkpoint can hold."""
+"""Optimizers and learning rates, and an optimizer's state as tensors for a checkpoint."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
 
 
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
+    """Restore the state from the tensors of `optimizer_tensors`."""
     state: dict[int, dict[str, Tensor]] = {}
     for index, (name, _) in enumerate(model.named_parameters()):
         prefix = f"{name}/"

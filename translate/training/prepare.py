@@ -30,7 +30,7 @@ Say = Callable[[str], None]
 Split = Literal["train", "valid", "test"]
 
 LEAST_TO_TRAIN = 2
-# What may differ when a run goes on; everything else would make it another run.
+# Settings that may change when a run is resumed; all others would make it another run.
 MAY_CHANGE = ("train.steps", "train.minutes", "train.patience", "train.keep_last", "train.device", "data.folder")
 MAY_CHANGE_SECTIONS = ("search.", "logging.")
 
@@ -46,13 +46,13 @@ class TrainingInputs:
     train: PairDataset
     valid: PairDataset
     weights: NDArray[np.float64] | None
-    """How often each training pair is seen in an epoch, where not once."""
+    """How often each training pair is used per epoch; None is once."""
     valid_sources: list[str]
     valid_references: list[str]
 
 
 def open_inputs(config: Config, run: Run, resume: bool, test: bool, say: Say) -> TrainingInputs:
-    """Make a new run or take up an old one."""
+    """Create a new run or resume an old one."""
     if run.exists():
         if not resume:
             raise RunError(f"{run.path} holds a run already. Go on with it by --resume, or give another --run.")
@@ -64,7 +64,7 @@ def open_inputs(config: Config, run: Run, resume: bool, test: bool, say: Say) ->
         if run.path.is_dir() and any(
             not p.name.startswith(TEMPORARY) and p.name not in PREPARED for p in run.path.iterdir()
         ):
-            raise RunError(f"{run.path} holds files that are no run. Give another --run.")
+            raise RunError(f"{run.path} holds files but is not a run. Give another --run.")
         config = resolve_threads(config)
         _create(config, run, test, say)
     source, target = run.tokenizers()
@@ -77,7 +77,7 @@ def open_inputs(config: Config, run: Run, resume: bool, test: bool, say: Say) ->
 
 
 def open_prepared(run: Run) -> TrainingInputs:
-    """The run that another process of this training has made or taken up."""
+    """The inputs of a run that the first process has created or resumed."""
     source, target = run.tokenizers()
     train, valid = (PairDataset(run.path / "cache" / f"{split}.arrow") for split in ("train", "valid"))
     config = run.config()
@@ -110,13 +110,13 @@ def _create(config: Config, run: Run, test: bool, say: Say) -> None:
     write_file(run.path / "data" / "sources.json", json.dumps(note, indent=1).encode())
     pairs = _training_pairs(config, run, source, target, say, corpora["train"])
     if links is not None:
-        Guide(Path(links), pairs, source, target)  # what is wrong with it must show before there is a run
-    _valid_pairs(config, run, source, target)  # what is wrong with them must show before there is a run
+        Guide(Path(links), pairs, source, target)  # check it before the run is created
+    _valid_pairs(config, run, source, target)  # check them before the run is created
     run.create(config, source, target)
 
 
 def _check_start(config: Config, source: Tokenizer, target: Tokenizer) -> None:
-    """Refuse what a run cannot start from, before there is a run that a second try would find in its way."""
+    """Check initial weights before the run is created: otherwise a second try would fail because it exists."""
     for _ in start_vectors(config, source, target):
         pass
     if config.train.init_from is None:
@@ -159,7 +159,7 @@ def start_vectors(config: Config, source: Tokenizer, target: Tokenizer) -> Itera
 
 def _note_of(corpus: Corpus) -> dict[str, Any]:
     note: dict[str, Any] = {"files": [str(path) for path in corpus.files], "sha256": corpus.fingerprint()}
-    if corpus.parts:  # lines are counted on from one to the next
+    if corpus.parts:  # line numbers continue from one part to the next
         note["pairs"] = [sum(1 for _ in part.pairs()) for part in corpus.parts]
     return note
 
@@ -206,7 +206,7 @@ def _tokenizers(config: Config, corpus: Corpus, say: Say) -> tuple[Tokenizer, To
 
 
 def _downloaded(corpus: Corpus, folder: Path, split: str) -> Corpus:
-    """Read a data set of the hub once, so that all passes over it see the same pairs."""
+    """Read a data set of the hub once, so that all passes over it give the same pairs."""
     if corpus.parts:
         return joined([_downloaded(part, folder, f"{split}-{place}") for place, part in enumerate(corpus.parts)])
     folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def _downloaded(corpus: Corpus, folder: Path, split: str) -> Corpus:
 
 
 def _copy_split(corpus: Corpus, folder: Path, split: str) -> None:
-    """Keep the run's own copy, line for line, so that a run can be sent and still evaluated."""
+    """Copy a split into the run, line for line, so that the run can be evaluated on another machine."""
     pairs = list(corpus.pairs())
     if not pairs:
         raise DataError(f"{corpus.name} has no pairs: the {split} set is empty.")
@@ -234,7 +234,7 @@ def _copy_split(corpus: Corpus, folder: Path, split: str) -> None:
 def _training_pairs(
     config: Config, run: Run, source: Tokenizer, target: Tokenizer, say: Say, corpus: Corpus | None = None
 ) -> PairDataset:
-    """The prepared pairs; a run that was sent without them prepares them again from the same files."""
+    """The prepared pairs; a run that was copied without them prepares them again from the same files."""
     path = run.path / "cache" / "train.arrow"
     noted = _read_note(run)["train"]["sha256"]
     key = content_key(noted, source, target, config.data)
@@ -249,7 +249,7 @@ def _training_pairs(
         if config.data.folder.startswith(HUB_PREFIX):
             corpus = _downloaded(corpus, run.path / "cache", "train")
         if corpus.fingerprint() != noted:
-            raise DataError(f"{corpus.name} is not what this run was trained on: its SHA-256 differs from the note's.")
+            raise DataError(f"{corpus.name} is not what this run was trained on: its SHA-256 differs.")
     report = prepare(corpus, source, target, config.data, path, key)
     say(f"{corpus.name}: {report}.")
     if report.kept < LEAST_TO_TRAIN:
@@ -271,7 +271,7 @@ def _valid_pairs(config: Config, run: Run, source: Tokenizer, target: Tokenizer)
 
 
 def _cached(path: Path, key: str, fewest: int) -> PairDataset | None:
-    """The pairs in the file if they were prepared from the same content; a damaged file is as good as none."""
+    """The pairs in the file if they were prepared from the same content; None otherwise, also if it is damaged."""
     try:
         pairs = PairDataset(path)
     except RunError:
@@ -285,11 +285,11 @@ def _read_note(run: Run) -> dict[str, Any]:
         note: dict[str, Any] = json.loads(path.read_text())
         return note
     except (OSError, ValueError) as error:
-        raise RunError(f"{path}: the note of where the data came from is not readable: {error}") from None
+        raise RunError(f"{path}: the record of the data's origin is not readable: {error}") from None
 
 
 def merge_for_resume(config: Config, run: Run) -> Config:
-    """The configuration to go on with; refuses what would make it another run, and changed data."""
+    """The configuration of a resumed run; refuses changes that would make it another run, and changed data."""
     for change in changed_plugins(run.plugins(), str(run.path)):
         raise RunError(f"{change}. Give the file as it was, or start another --run.")
     old = run.config()
@@ -303,7 +303,7 @@ def merge_for_resume(config: Config, run: Run) -> Config:
     note = _read_note(run)
     for split in splits("test" in note):
         if config.data.folder.startswith(HUB_PREFIX):
-            continue  # asking again would download it all; the run has its own copy
+            continue  # its fingerprint would need another download; the run has its own copy
         corpus = find_corpus(config.data, split)
         if corpus.fingerprint() != note[split]["sha256"]:
             raise RunError(

@@ -1,4 +1,4 @@
-"""Where training stands, and whether there is anything left to do."""
+"""The state of training, and whether anything is left to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from translate.training.extra_losses import RewardScale
 
 @dataclass
 class Progress:
-    """Where training stands: all of it is in state.json."""
+    """The state of training, as state.json holds it."""
 
     step: int = 0
     epoch: int = 0
@@ -37,7 +37,7 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """What `asdict` gave, after a way through JSON; what is not ours in it is left out."""
+        """Invert `asdict`, also after a round trip through JSON; ignores unknown keys."""
         known = {item.name for item in fields(cls)}
         progress = cls(**{key: value for key, value in state.items() if key in known})
         progress.history = [(name, score) for name, score in progress.history]
@@ -47,7 +47,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class End:
-    """finished.json: what was done after the last update. Written last, so that a stop before it is made up for."""
+    """finished.json: what was done after the last update. Written last: without it, a resumed run does this again."""
 
     step: int
     best_name: str
@@ -57,7 +57,7 @@ class End:
 
 
 def read_end(run: Run) -> End | None:
-    """The note of a finished run; None where there is none or where it is not one of ours."""
+    """The content of finished.json; None if it is missing or unreadable."""
     try:
         return End(**json.loads((run.path / "finished.json").read_text()))
     except (OSError, ValueError, TypeError):
@@ -65,7 +65,7 @@ def read_end(run: Run) -> End | None:
 
 
 def limits_reached(config: Config, run: Run, test: bool) -> list[str]:
-    """The settings that keep a run's newest checkpoint from going on; none if anything after training is left to do."""
+    """The limits that a run has reached; empty if training or what follows it is not done."""
     checkpoint, end = run.latest(), read_end(run)
     if checkpoint is None or end is None or end.step != checkpoint.step or (test and not end.tested):
         return []

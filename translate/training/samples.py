@@ -10,13 +10,13 @@ from translate.decoding.aligner import align_translation
 from translate.decoding.translator import Translation, Translator
 from translate.figures.heatmap import pixels, save_heatmap
 
-MOST_PICTURES = 60  # the oldest go first: a long run validates a thousand times
+MOST_PICTURES = 60  # older ones are deleted: a long run validates a thousand times
 
 
 def draw_samples(
     folder: Path, step: int, translator: Translator, sources: Sequence[str], found: Sequence[Translation], writer: Any
 ) -> None:
-    """Draw where the model looked while it translated; nothing where it has no attention or wrote nothing."""
+    """Draw the attention of each translation; skip empty translations and models without attention."""
     for number, (source, translation) in enumerate(zip(sources, found, strict=True), start=1):
         if translation.attention is None:
             return

@@ -1,4 +1,4 @@
-"""Stopping on request: the first signal asks, the second one insists."""
+"""Stopping by signals: the first one saves a checkpoint and stops, the second one stops at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StopSignals:
         if not self.can_save:
             raise Stopped(number)
         if self.received is not None:
-            os._exit(128 + number)  # asked twice: whatever is being written is a temporary directory
+            os._exit(128 + number)  # a second signal: an unfinished write leaves only a temporary directory
         self.received = number
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in training: written, named, read again, thinned out, and averaged."""
+"""Checkpoints of a run in training: writing, naming, reading, deleting and averaging them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from translate.training.progress import Progress, read_end
 
 
 class Snapshots:
-    """All that a run needs to go on, and the weights that others load."""
+    """Saves and restores all that a resumed run needs."""
 
     def __init__(
         self, run: Run, model: Seq2Seq, optimizer: Optimizer, precision: Precision, settings: TrainConfig
@@ -30,17 +30,17 @@ class Snapshots:
         """The update whose checkpoint this process has written or read."""
 
     def start_average(self) -> None:
-        """Begin the moving average of `train.ema` with the weights as they are."""
+        """Start the moving average of `train.ema` from the current weights."""
         if self.settings.ema:
             self.ema = MovingAverage(self.model, self.settings.ema)
 
     def save(self, progress: Progress, seconds: float) -> None:
-        """Write a checkpoint, name it, and delete those that nothing needs any more."""
+        """Write a checkpoint, name it, and delete those that are no longer needed."""
         progress.scaler = dict(self.precision.scaler.state_dict())
         state = {**asdict(progress), "seconds": seconds}
         weights = weights_of(self.model)
         tensors = optimizer_tensors(self.optimizer, self.model)
-        if self.ema is not None:  # whoever loads the model gets the average; only training asks for what is behind it
+        if self.ema is not None:  # the model's file holds the average; only training needs the raw weights
             tensors |= named_raw(weights)
             with self.ema.in_place():
                 weights = weights_of(self.model)
@@ -51,7 +51,7 @@ class Snapshots:
         self.run.purge(newest | set(self.names_to_average(progress)))
 
     def restore(self, checkpoint: Checkpoint) -> Progress:
-        """Fill model and optimizer from a checkpoint; what comes back is where training stood."""
+        """Fill model and optimizer from a checkpoint; returns the progress."""
         weights = checkpoint.weights()
         check_fit(self.model, weights, where=str(checkpoint.path))
         fill(self.model, weights)
@@ -64,7 +64,7 @@ class Snapshots:
         try:
             progress = Progress.from_state(checkpoint.state())
         except TypeError as error:
-            raise RunError(f"{checkpoint.path}/state.json is not one of ours: {error}") from None
+            raise RunError(f"{checkpoint.path}/state.json is not readable: {error}") from None
         end = read_end(self.run)
         if end is not None and end.step == progress.step:  # a kept average is better than any checkpoint so far
             progress.best_name, progress.best_score = end.best_name, end.best_score
@@ -74,14 +74,14 @@ class Snapshots:
         return progress
 
     def point(self, newest: Checkpoint, progress: Progress) -> None:
-        """Let `last` name the newest checkpoint, and `best` the best one."""
+        """Point `last` to the newest checkpoint, and `best` to the best one."""
         self.run.point("last", newest)
         best = self.run.checkpoints_path / progress.best_name
         if progress.best_name and best.is_dir():
             self.run.point("best", Checkpoint(best))
 
     def names_to_average(self, progress: Progress) -> list[str]:
-        """The checkpoints that an average at this point would take."""
+        """The checkpoints that would be averaged now."""
         history = progress.history
         if not self.settings.average:
             return []
@@ -93,7 +93,7 @@ class Snapshots:
         return average_weights([Checkpoint(self.run.checkpoints_path / name) for name in names])
 
     def save_average(self, weights: dict[str, Tensor], names: list[str], progress: Progress, seconds: float) -> None:
-        """Write an average, by the name that the progress has for the best, and let `best` name it."""
+        """Write an average under the name `progress.best_name`, and point `best` to it."""
         state = {**asdict(progress), "seconds": seconds, "averaged": names}
         self.run.point("best", self.run.save(progress.best_name, weights, {}, state))
 

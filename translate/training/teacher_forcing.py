@@ -1,4 +1,4 @@
-"""Scheduled sampling (Bengio et al. 2015): now and then the decoder reads its own word instead of the reference."""
+"""Scheduled sampling (Bengio et al. 2015): the decoder sometimes reads its own word instead of the reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from translate.text.tokenizer import BOS, PAD
 def ratio_at(config: TeacherForcingConfig, share: float, steps: float) -> float:
     """The share of reference tokens when `share` (0 to 1) of `steps` updates are done.
 
-    The inverse sigmoid is k / (k + exp(i / k)), with k such that half the way is gone at half the updates.
+    The inverse sigmoid is k / (k + exp(i / k)), with k such that half of the change is done at half of the updates.
     """
     if config.schedule == "constant":
         return config.ratio
@@ -39,12 +39,12 @@ def decode_mixed(
 ) -> Decoded:
     """Step through the targets (B, T), drawing for each unit whether the reference or the model's own word is read.
 
-    The chosen words carry no gradient; coins and draws come from the given CPU generator.
+    The chosen words carry no gradient; all random numbers come from the given CPU generator.
     """
     num_rows, length = tgt_in.shape
     shape = {"token": (num_rows, length), "sentence": (num_rows, 1), "batch": (1, 1)}[config.unit]
     coins = torch.rand(shape, generator=generator) < ratio
-    needless = coins.expand(num_rows, length).all(dim=0).tolist()  # at these steps nobody reads an own word
+    needless = coins.expand(num_rows, length).all(dim=0).tolist()  # steps at which no row reads its own word
     forced = coins.expand(num_rows, length).to(tgt_in.device)  # (B, T)
     state, token = model.decoder.start(source), tgt_in[:, 0]
     features, weights, loss_terms = [], [], []

@@ -1,4 +1,4 @@
-"""From a configuration to a finished run: prepare, train, and score the test set once."""
+"""Train a run from a configuration: prepare, train, and score the test set once."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from translate.training.signals import StopSignals
 
 
 def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter) -> None:
-    """Train a run, or go on with it; a finished one is left as it is. Under torchrun, one of several processes."""
+    """Train or resume a run; a finished one stays unchanged. Under torchrun this is one of several processes."""
     with StopSignals() as signals, joined() as world:
         if world.leads:
             with run.lock():
-                mine = world.restarted and run.job() == world.job  # else the first attempt was refused, and rightly
+                mine = world.restarted and run.job() == world.job  # else the first attempt was refused with an error
                 if world.job and (resume or mine or not run.exists()):
                     run.note_job(world.job)
                 inputs = _open(config, run, resume or mine, test, reporter, world)
@@ -35,14 +35,14 @@ def train(config: Config, run: Run, resume: bool, test: bool, reporter: Reporter
 def _open(
     config: Config, run: Run, resume: bool, test: bool, reporter: Reporter, world: World
 ) -> TrainingInputs | None:
-    """Make or take up the run, and tell the other processes whether there is anything to do."""
+    """Create or resume the run, and tell the other processes whether there is anything to do."""
     inputs = None
     try:
         reached = limits_reached(merge_for_resume(config, run), run, test) if resume and run.exists() else []
         if reached:
-            reporter.say(f"{run.path} is finished. More {' and '.join(reached)} go on with it.")
+            reporter.say(f"{run.path} is finished. Raise {' and '.join(reached)} to continue it.")
         else:
-            resolve_device(config.train.device)  # before there is a run that a second try would find in its way
+            resolve_device(config.train.device)  # before the run is created, so that a second try can create it
             inputs = open_inputs(config, run, resume, test, reporter.say)
     finally:
         world.from_leader(inputs is not None)
@@ -55,7 +55,7 @@ def _train(inputs: TrainingInputs, test: bool, reporter: Reporter, signals: Stop
     signals.can_save = False
     if not world.leads:
         return
-    if signals.received is not None:  # too late for the loop to see it
+    if signals.received is not None:  # it came after the loop had ended
         raise Stopped(signals.received, f"Stopped after update {trainer.progress.step}; the checkpoint is saved.")
     trainer.note_end(tested=False)
     if inputs.config.logging.pictures:
@@ -72,7 +72,7 @@ def _draw_curves(inputs: TrainingInputs, reporter: Reporter) -> None:
     try:
         save_curves(path, inputs.run.path / "metrics.jsonl", only_in_training(inputs.config))
         reporter.say(f"learning curves: {path}")
-    except UserError as error:  # a picture that cannot be written does not make the run a worse one
+    except UserError as error:  # the run is complete without the picture
         reporter.say(f"Warning: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Scores on the validation set, by which checkpoints are compared, and what is shown of them."""
+"""Scores on the validation set, by which checkpoints are compared, and sample translations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from translate.training.loss import sequence_loss
 from translate.training.prepare import TrainingInputs
 from translate.training.signals import StopSignals
 
-WORST = -1e30  # the score of what is not a number: JSON has no infinity
-TRANSLATED_TOGETHER = 256  # lines; between two such parts a signal is noticed
+WORST = -1e30  # in place of a score that is not finite: JSON has no infinity
+TRANSLATED_TOGETHER = 256  # lines; signals are checked between two such parts
 
 
 class Interrupted(Exception):
-    """A stop was asked for in the middle of a validation."""
+    """A signal came in the middle of a validation."""
 
 
 @dataclass(frozen=True)
 class Validated:
-    """What a validation found."""
+    """The result of a validation."""
 
     scores: dict[str, float]
     """The loss at full teacher forcing, BLEU and chrF of greedy translations."""
@@ -85,7 +85,7 @@ class Validation:
         return total / num_tokens
 
     def _judge(self, scores: Mapping[str, float]) -> float:
-        """By `train.metric`; nothing is worse than no number."""
+        """The score by `train.metric`, greater is better; `WORST` if it or the loss is not finite."""
         value = scores[self.settings.metric]
         if not np.isfinite(value) or not np.isfinite(scores["loss"]):
             return WORST
@@ -96,7 +96,7 @@ class Validation:
             raise Interrupted
 
     def show_samples(self, found: Validated, step: int, reporter: Reporter, tensorboard: Any) -> None:
-        """Write the first translations beside their references, and draw where the model looked."""
+        """Write the first translations with their references, and draw their attention."""
         inputs, logging = self.inputs, self.inputs.config.logging
         count = min(logging.samples, len(found.translations))
         if not count:
@@ -116,5 +116,5 @@ class Validation:
             shown = inputs.valid_sources[:count], found.translations[:count]
             try:
                 draw_samples(folder, step, self.translator, *shown, tensorboard)
-            except UserError as error:  # a picture that cannot be written is no reason to stop
+            except UserError as error:  # training goes on without the picture
                 reporter.say(f"Warning: {error}")

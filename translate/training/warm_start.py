@@ -1,4 +1,4 @@
-"""Starting from weights that exist: those of another run, or vectors of words."""
+"""Starting from existing weights: those of another run, or word vectors."""
 
 from __future__ import annotations
 

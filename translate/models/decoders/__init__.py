@@ -1,4 +1,4 @@
-"""Decoders: what writes the target. One file for each."""
+"""Decoders, which write the target. One file for each."""
 
 from typing import Any
 

@@ -27,7 +27,7 @@ class Decoder(Member, nn.Module, ABC, Generic[S]):
     attends: ClassVar[bool] = True
     """Whether it has attention; without it, [model.attention] is ignored."""
     scores: ClassVar[tuple[str, ...] | None] = None
-    """The only scores that it works with, where not all."""
+    """The only scores that it works with; None if it works with all."""
 
     attention: Attention | None
     feature_width: int  # F
@@ -40,13 +40,13 @@ class Decoder(Member, nn.Module, ABC, Generic[S]):
         self.embed = TokenEmbedding(table, config.embedding.dropout, config.decoder.word_dropout)
 
     def make_output(self, feature_width: int) -> None:
-        """The last thing that a decoder makes of itself."""
+        """Make the output layer; a decoder calls it at the end of its constructor."""
         self.feature_width = feature_width
         embedding, copy = self.config.embedding, self.config.decoder.copy
         self.output = Output(feature_width, self.embed.table, embedding.tied != "none", copy)
 
     def prepare(self, memory: Tensor, valid: Tensor) -> SourceCache | None:
-        """What depends on the source alone."""
+        """Compute what depends only on the source."""
         return None if self.attention is None else self.attention.prepare(memory, valid)
 
     def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:

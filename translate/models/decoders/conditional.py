@@ -14,7 +14,7 @@ from translate.models.state import RecurrentState
 
 
 class ConditionalDecoder(RecurrentDecoder):
-    """Two transitions round the attention: one reads the token and asks, the other reads what was found.
+    """Two transitions around the attention: the first reads the token and gives the query, the other reads the context.
 
     s'_t = GRU₁(W E y_{t−1}, s_{t−1})
     c_t = attend(s'_t)
@@ -27,7 +27,7 @@ class ConditionalDecoder(RecurrentDecoder):
         "s' = GRU₁(y_{t−1}, s_{t−1});  c_t = attend(s');  s_t = GRU₂(c_t, s');  tanh(U_o s_t + V_o y_{t−1} + C_o c_t)"
     )
     paper = "Sennrich et al. 2017 (Nematus); Firat and Cho 2016"
-    when = "The strongest of the recurrent ones on small corpora; deeper layers stand above both transitions."
+    when = "The strongest of the recurrent decoders on small corpora; further layers are above both transitions."
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
         super().__init__(config, memory_width, table, positions, extra_width=0)

@@ -15,7 +15,7 @@ from translate.models.state import Decoded, EncodedSource, RecurrentState
 
 
 class LuongDecoder(RecurrentDecoder):
-    """Attends with the state after the step: an attentional vector predicts, and may be fed to the next step.
+    """Attends with the state after the step: an attentional vector predicts, and can be fed to the next step.
 
     s_t = GRU([E y_{t−1}; ĥ_{t−1}], s_{t−1})        section 3.3, with input_feeding
     c_t = attend(s_t)                               eq. 7-8
@@ -25,7 +25,7 @@ class LuongDecoder(RecurrentDecoder):
     name = "luong"
     formula = "s_t = GRU([y_{t−1}; ĥ_{t−1}], s_{t−1});  c_t = attend(s_t);  ĥ_t = tanh(W [c_t; s_t])"
     paper = "Luong et al. 2015, eq. 5 and section 3.3"
-    when = "Without input feeding it trains without a loop, the fastest; with it, it knows where it looked before."
+    when = "Without input feeding it trains without a loop, the fastest; with it, a step knows the previous context."
     supports = (*RecurrentDecoder.supports, "input_feeding")
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
@@ -53,7 +53,7 @@ class LuongDecoder(RecurrentDecoder):
         return self.dropout(output_state)
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        """Without input feeding and coverage no step needs the weights of the one before: no loop."""
+        """Without input feeding and coverage, no step needs the previous step's weights, so no loop is needed."""
         assert self.attention is not None
         if self.fed_width or self.attention.covered is not None:
             return super().forward(tgt_in, source)

@@ -13,7 +13,7 @@ from translate.models.state import Decoded, EncodedSource, RecurrentState
 
 
 class PlainDecoder(RecurrentDecoder):
-    """No attention: one fixed vector has to hold the whole sentence.
+    """No attention: one fixed vector represents the whole sentence.
 
     s_t = GRU([E y_{t−1}; c], s_{t−1}) with c the summary of the source
     features_t = tanh(W [c; s_t])
@@ -22,7 +22,7 @@ class PlainDecoder(RecurrentDecoder):
     name = "plain"
     formula = "s_t = GRU([y_{t−1}; c], s_{t−1});  tanh(W [c; s_t]),  c the summary of the source"
     paper = "Cho et al. 2014"
-    when = "To see what attention is good for: it fails on long sentences."
+    when = "To show what attention contributes: it fails on long sentences."
     attends = False
 
     def __init__(self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int) -> None:
@@ -41,7 +41,7 @@ class PlainDecoder(RecurrentDecoder):
         return self.dropout(output_state)
 
     def forward(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        """All inputs are known beforehand: no loop."""
+        """All inputs are known beforehand, so no loop is needed."""
         state = self.start(source)
         summary = source.summary.unsqueeze(1).expand(-1, tgt_in.size(1), -1)  # (B, T, D)
         inputs = torch.cat([self.embed(tgt_in), summary.to(self.bridge.weight.dtype)], dim=-1)  # (B, T, E + D)

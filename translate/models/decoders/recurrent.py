@@ -59,8 +59,8 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         self, config: ModelConfig, memory_width: int, table: nn.Embedding, positions: int, *,
         query_width: int | None = None, input_width: int | None = None, extra_width: int | None = None,
     ) -> None:  # fmt: skip
-        """Where a decoder differs from the default: the width of the query (H), of the lowest layer's inputs that are
-        known before the loop (E), and of those that are known only at their step (C).
+        """The optional widths, with their defaults: of the query (H), of the lowest layer's inputs that are known
+        before the loop (E), and of its inputs that are known only at their step (C).
         """
         super().__init__(config, memory_width, table, positions)
         settings = config.decoder
@@ -130,7 +130,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
             return self._loop(tgt_in, source)
 
     def _loop(self, tgt_in: Tensor, source: EncodedSource) -> Decoded:
-        """Step by step; what needs no step before it is computed for all steps at once. Steps come first: (T, B, …)."""
+        """Step by step, except what can be computed for all steps at once. Steps come first: (T, B, …)."""
         view, state, transitions = self._training_view(source), self.start(source), []
         embedded = self.embed(tgt_in.t())  # (T, B, E)
         for token in map(TokenInput, embedded, self.from_token(embedded)):
@@ -147,7 +147,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return Decoded(features.transpose(0, 1), weights, loss_terms)
 
     def _collected(self, view: SourceView, attended: list[Attended | None]) -> tuple[Tensor | None, Tensor | None]:
-        """The weights (B, T, S) of all steps, and what the readout's matrix makes of their contexts (T, B, …)."""
+        """The weights (B, T, S) of all steps, and their contexts for the readout (T, B, …)."""
         steps = [step for step in attended if step is not None]
         if not steps:
             return None, None
@@ -158,19 +158,19 @@ class RecurrentDecoder(Decoder[RecurrentState]):
     # -- the source ----------------------------------------------------------------------------------------------------
 
     def _view(self, source: EncodedSource) -> SourceView:
-        """The source as a single step sees it."""
+        """The view of the source for a single step."""
         projected = source.cache is not None and source.cache.projected_values is not None
         return (SearchView if projected else PlainView)(self.attention, self.context_matrices(), source)
 
     def _training_view(self, source: EncodedSource) -> SourceView:
-        """The source as the loop sees it."""
+        """The view of the source for the training loop."""
         matrices = self.context_matrices()
         has_both = all(matrix is not None for matrix in matrices)
         linear = has_both and self.attention is not None and self.attention.is_one_sum
         return (TrainingView if linear else PlainView)(self.attention, matrices, source)
 
     def for_search(self, source: EncodedSource, hypotheses: int) -> EncodedSource:
-        """Apply both matrices to the values where that is faster, and drop the memory, which steps do not read.
+        """Apply both matrices to the values if that is faster, and drop the memory, which steps do not read.
 
         With one hypothesis for each of many sentences it is not faster: a target is about as long as its source.
         Matrices quantised to 8 bits are applied at each step.
@@ -185,7 +185,7 @@ class RecurrentDecoder(Decoder[RecurrentState]):
         return SearchView.prepare(matrices, source)
 
     def for_hypotheses(self, source: EncodedSource, sentences: Tensor) -> EncodedSource:
-        """Hypotheses of a sentence share what is prepared, unless coverage changes it for each of them."""
+        """Hypotheses of a sentence share the prepared source, unless coverage makes it different for each."""
         if self.attention is None or self.attention.covered is not None:
             return source.select(sentences)
         return source.shared(sentences)

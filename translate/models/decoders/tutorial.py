@@ -15,7 +15,7 @@ from translate.models.state import RecurrentState
 
 
 class TutorialDecoder(RecurrentDecoder):
-    """Word and state choose positions, and word and context together are what the recurrence reads.
+    """Token and state form the query; the recurrence reads a combination of token and context.
 
     c_t = attend([E y_{t−1}; s_{t−1}])
     s_t = GRU(relu(W_y E y_{t−1} + W_c c_t), s_{t−1})

@@ -1,4 +1,4 @@
-"""Encoders: what reads the source."""
+"""Encoders, which read the source."""
 
 from translate.models.encoders.base import Encoder
 from translate.models.encoders.recurrent import BiGRUEncoder, BiLSTMEncoder, GRUEncoder, LSTMEncoder

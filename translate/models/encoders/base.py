@@ -1,4 +1,4 @@
-"""What every encoder is: embeddings in, memory and final state out."""
+"""The interface of encoders: embeddings in, memory and final state out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Encoder(Member, nn.Module, ABC):
 
     # supports: of layers, residual, layer_norm, variational, reverse
     width_multiple: ClassVar[int] = 1
-    """Width of the memory over encoder.width."""
+    """Width of the memory divided by encoder.width."""
 
     def __init__(self, input_width: int, config: EncoderConfig) -> None:
         super().__init__()
@@ -27,5 +27,5 @@ class Encoder(Member, nn.Module, ABC):
     def forward(self, embedded: Tensor, valid: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """embedded (B, S, E), valid (B, S), lengths (B,) on the CPU -> memory (B, S, D), final state (B, D).
 
-        Padding must not change what is found at real positions; what is found at padding is not used.
+        Padding must not change results at real positions; results at padding are not used.
         """

@@ -52,7 +52,7 @@ class RecurrentEncoder(Encoder):
         return memory, torch.cat(final, dim=-1)
 
     def _read(self, layer: nn.Module, memory: Tensor, reversal: Tensor | None) -> Tensor:
-        """One direction: (B, S, W) -> (B, S, width), each state at the position it has just read."""
+        """One direction: (B, S, W) -> (B, S, width); each state is at the position that it has just read."""
         assert isinstance(layer, RecurrentLayer)
         inputs = memory if reversal is None else _reverse(memory, reversal)
         mask = None
@@ -62,25 +62,25 @@ class RecurrentEncoder(Encoder):
         return states if reversal is None else _reverse(states, reversal)
 
     def _drop(self, states: Tensor) -> Tensor:
-        """Dropout on (B, S, W): variational, the same units are dropped at all positions of a sentence."""
+        """Dropout on (B, S, W); if variational, the same units are dropped at all positions of a sentence."""
         if not self.config.variational:
             return dropout(states, self.dropout, self.training)
         return states * dropout(torch.ones_like(states[:, :1]), self.dropout, self.training)
 
 
 class GRUEncoder(RecurrentEncoder):
-    """Reads from left to right, or with `reverse` from right to left (Sutskever et al. 2014)."""
+    """Reads from left to right; from right to left with `reverse` (Sutskever et al. 2014)."""
 
     name = "gru"
     formula = "h_s = GRU(x_s, h_{s−1})"
     paper = "Cho et al. 2014"
-    when = "Half the cost of bigru; a position knows nothing of what follows it."
+    when = "Half the cost of bigru; a state knows nothing about the words after it."
     supports = (*SUPPORTS, "reverse")
     cell = "gru"
 
 
 class BiGRUEncoder(RecurrentEncoder):
-    """Reads in both directions, so that each position knows the whole sentence."""
+    """Reads in both directions, so that each state depends on the whole sentence."""
 
     name = "bigru"
     formula = "m_s = [→h_s; ←h_s], GRU"
@@ -92,30 +92,30 @@ class BiGRUEncoder(RecurrentEncoder):
 
 
 class LSTMEncoder(RecurrentEncoder):
-    """Reads from left to right with a cell beside the state, or with `reverse` from right to left."""
+    """Reads from left to right with an LSTM; from right to left with `reverse`."""
 
     name = "lstm"
     formula = "h_s, c_s = LSTM(x_s, h_{s−1}, c_{s−1})"
     paper = "Sutskever et al. 2014; Hochreiter and Schmidhuber 1997"
-    when = "What the papers of 2014 and 2015 used, several layers deep; a third more products than gru."
+    when = "Used in papers of 2014 and 2015 with several layers; a third more multiplications than gru."
     supports = (*SUPPORTS, "reverse")
     cell = "lstm"
 
 
 class BiLSTMEncoder(RecurrentEncoder):
-    """Reads in both directions with cells beside the states."""
+    """Reads in both directions with LSTMs."""
 
     name = "bilstm"
     formula = "m_s = [→h_s; ←h_s], LSTM"
     paper = "Graves and Schmidhuber 2005"
-    when = "As bigru, at a third more products; counts better over long distances."
+    when = "Like bigru, with a third more multiplications; counts better over long distances."
     supports = SUPPORTS
     reasons: ClassVar = {"reverse": "reads both ways already"}
     width_multiple, cell = 2, "lstm"
 
 
 def _reversal(lengths: Tensor, size: int) -> Tensor:
-    """The order (B · S) that reverses the real positions of each row and leaves padding where it is."""
+    """The order (B · S) that reverses the real positions of each row and keeps padding in place."""
     positions = torch.arange(size, device=lengths.device).unsqueeze(0)  # (1, S)
     mirrored = lengths.unsqueeze(1) - 1 - positions  # (B, S)
     rows = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)  # (B, 1)
@@ -123,5 +123,5 @@ def _reversal(lengths: Tensor, size: int) -> Tensor:
 
 
 def _reverse(states: Tensor, reversal: Tensor) -> Tensor:
-    """Each sentence of (B, S, W) read from its end."""
+    """Reverse each sentence of (B, S, W)."""
     return states.flatten(0, 1).index_select(0, reversal).view(states.shape)

@@ -1,7 +1,7 @@
-"""Which word translates which: a table of words, learnt from sentence pairs alone.
+"""A table of word translation probabilities, learnt from sentence pairs alone.
 
-Letters beside those of `translate/models`: **I** source words, **J** target words, **N** pairs of words that meet in a
-sentence pair.
+Letters beside those of `translate/models`: **I** source words, **J** target words, **N** pairs of words that occur in
+the same sentence pair.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from translate.alignment.formats import FloatArray
 
 PASSES = 6
 DIAGONAL = 4.0  # as in `extract.near_diagonal`
-NULL = 0.1  # of the words of a text have no partner, about
-LEAST = 1e-4  # a less likely translation is forgotten
+NULL = 0.1  # share of words without a translation, roughly
+LEAST = 1e-4  # less likely translations are dropped
 BLOCK = 500_000  # pairs of words that are counted at a time
 
 IntArray = NDArray[np.int64]
@@ -31,16 +31,16 @@ WordPair = tuple[Sequence[str], Sequence[str]]
 
 @dataclass(frozen=True)
 class Lexicon:
-    """How likely words are translated by each other, both ways, whatever their case."""
+    """Translation probabilities of words in both directions, regardless of case."""
 
     src_ids: Mapping[str, int]
     tgt_ids: Mapping[str, int]
-    keys: IntArray  # (N,), rising
+    keys: IntArray  # (N,), ascending
     forward: FloatArray  # (N,), t(y | x) of target word y and source word x
     backward: FloatArray  # (N,), t(x | y)
 
     def look_up(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-        """t(y_j | x_i) and t(x_i | y_j): (J, I) both, 0 for words that are not translated by each other."""
+        """t(y_j | x_i) and t(x_i | y_j): (J, I) both, 0 for pairs of words that are not in the table."""
         columns, rows = _ids(self.src_ids, src), _ids(self.tgt_ids, tgt)  # (I,), (J,)
         wanted = _keys(columns, rows, len(self.tgt_ids))  # (J, I)
         places = np.searchsorted(self.keys, wanted).clip(max=len(self.keys) - 1)
@@ -51,8 +51,8 @@ class Lexicon:
 def learn_lexicon(pairs: Iterable[WordPair], passes: int = PASSES) -> Lexicon:
     """Expectation and maximisation over the links that both directions agree on (after Liang et al. 2006).
 
-    A pass counts two words that meet as p(i | j) · p(j | i), where p(i | j) ∝ d_ij t(y_j | x_i), d_ij greatest on
-    the diagonal. Their share of all counts of x is the next t(y | x), that of all counts of y the next t(x | y).
+    A pass counts two words of a pair as p(i | j) · p(j | i), where p(i | j) ∝ d_ij t(y_j | x_i), d_ij greatest on the
+    diagonal. Divided by all counts of x, the counts are the next t(y | x); divided by all counts of y, t(x | y).
     """
     src_ids, tgt_ids = dict[str, int](), dict[str, int]()
     numbered = [(_numbered(src_ids, src), _numbered(tgt_ids, tgt)) for src, tgt in pairs]
@@ -72,7 +72,7 @@ def learn_lexicon(pairs: Iterable[WordPair], passes: int = PASSES) -> Lexicon:
 
 
 def agreed(forward: Tensor, backward: Tensor, nulls: tuple[float, float]) -> Tensor:
-    """p(i | j) · p(j | i) by t(y_j | x_i) and t(x_i | y_j), all (B, J, I); `nulls` are what no word adds to either."""
+    """p(i | j) · p(j | i) by t(y_j | x_i) and t(x_i | y_j), all (B, J, I); `nulls` are the weights of "no word"."""
     prior = torch.from_numpy(diagonal_prior(forward.size(1), forward.size(2), DIAGONAL)).to(forward)  # (J, I)
     of_tgt = forward * (prior / prior.sum(dim=1, keepdim=True))  # (B, J, I)
     of_src = backward * (prior / prior.sum(dim=0, keepdim=True))
@@ -81,7 +81,7 @@ def agreed(forward: Tensor, backward: Tensor, nulls: tuple[float, float]) -> Ten
 
 
 def _shares(counts: Tensor, owners: Tensor, num_owners: int) -> Tensor:
-    """Of all counts of a word, those of each of its pairs: (N,)."""
+    """Divide the count of each pair by all counts of its owner word: (N,)."""
     totals = torch.zeros(num_owners).index_add_(0, owners, counts)
     return counts / totals.clamp(min=torch.finfo(counts.dtype).tiny)[owners]
 
@@ -101,14 +101,14 @@ def _keys(src: IntArray, tgt: IntArray, num_tgt: int) -> IntArray:
 
 
 def _meetings(blocks: Iterable[IntArray]) -> tuple[IntArray, list[Tensor]]:
-    """All keys of some blocks, rising, and the place of each key of a block among them: (N,), (B, J, I) each."""
+    """All keys of some blocks, ascending, and the index of each block's keys in them: (N,), (B, J, I) each."""
     own_keys, own_places = [], []
     for block in blocks:
         own, inverse = np.unique(block, return_inverse=True)
         own_keys.append(own)
         own_places.append(inverse.astype(np.int32))
     all_keys = np.concatenate(own_keys)
-    all_keys.sort()  # np.unique would hash them, several times as slowly
+    all_keys.sort()  # np.unique would hash them, which is several times slower
     all_keys = all_keys[np.append(True, all_keys[1:] != all_keys[:-1])]
     for keys, places in zip(own_keys, own_places, strict=True):
         places[:] = np.searchsorted(all_keys, keys)[places]
@@ -116,7 +116,7 @@ def _meetings(blocks: Iterable[IntArray]) -> tuple[IntArray, list[Tensor]]:
 
 
 def _blocks(pairs: Iterable[tuple[IntArray, IntArray]]) -> Iterable[tuple[IntArray, IntArray]]:
-    """Pairs of the same lengths one upon the other, so many that a block stays small: (B, I), (B, J); no empty ones."""
+    """Stack pairs of the same lengths into blocks of bounded size: (B, I), (B, J); leaves out empty pairs."""
     alike: dict[tuple[int, int], list[tuple[IntArray, IntArray]]] = defaultdict(list)
     for src, tgt in pairs:
         if len(src) and len(tgt):

@@ -13,12 +13,12 @@ from translate.alignment.formats import FloatArray, Link
 from translate.decoding.aligner import AlignSettings
 from translate.training.heads.lexicon import Lexicon, WordPair
 
-UNKNOWN = 1e-3  # how likely a translation is that the lexicon does not know, and a word of no word
-_TINY = 1e-9  # the least that is divided by
+UNKNOWN = 1e-3  # probability of a translation that is not in the lexicon, and of "no word"
+_TINY = 1e-9  # the smallest divisor
 
 
 def lexical_weights(lexicon: Lexicon, words: Sequence[WordPair]) -> tuple[Tensor, Tensor]:
-    """How likely each word of a batch is the translation of each of the other side: (B, J, I + 1), (B, I, J + 1)."""
+    """Lexicon probabilities of all word pairs of a batch, in both directions: (B, J, I + 1), (B, I, J + 1)."""
     most_src, most_tgt = (max(len(pair[side]) for pair in words) for side in (0, 1))
     forward = np.full((len(words), most_tgt, most_src + 1), UNKNOWN, np.float32)
     backward = np.full((len(words), most_src, most_tgt + 1), UNKNOWN, np.float32)
@@ -30,7 +30,7 @@ def lexical_weights(lexicon: Lexicon, words: Sequence[WordPair]) -> tuple[Tensor
 
 
 def links_of(words: FloatArray, sizes: Sequence[tuple[int, int]], settings: AlignSettings) -> list[list[Link]]:
-    """Read links off the word weights of a batch (B, J, I + 1), of which each pair uses its own words."""
+    """Extract links from the word weights of a batch (B, J, I + 1), without each pair's padding."""
     found = []
     for matrix, (num_src, num_tgt) in zip(words, sizes, strict=True):
         own = matrix[:num_tgt][:, [*range(num_src), -1]]
@@ -39,5 +39,5 @@ def links_of(words: FloatArray, sizes: Sequence[tuple[int, int]], settings: Alig
 
 
 def scaled(words: Tensor) -> Tensor:
-    """Rows that sum to one, those of zeros excepted: (B, J, I + 1)."""
+    """Scale rows to sum to one; rows of zeros stay zero: (B, J, I + 1)."""
     return words / words.sum(dim=2, keepdim=True).clamp(min=_TINY)

@@ -52,11 +52,11 @@ class Heads(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Validation:
-    """How heads do on held-out pairs."""
+    """Scores of heads on held-out pairs."""
 
     loss: float
     agreement: float
-    """Of the links of both heads."""
+    """Agreement of the links of both heads."""
 
 
 class HeadTrainer:
@@ -127,7 +127,7 @@ class HeadTrainer:
             self._validate(number, losses)
 
     def _rate(self, step: int) -> float:
-        """Up, then down to nothing by the end of the round, or of the minutes if these come first."""
+        """Share of the peak rate: rises, then falls to zero at the end of the round or of the minutes."""
         used = step / self.settings.steps
         if self.settings.minutes is not None:
             used = max(used, self._seconds() / (60 * self.settings.minutes))
@@ -142,7 +142,7 @@ class HeadTrainer:
         value = float(loss.detach())
         if not np.isfinite(value) or not bool(norm.isfinite()):
             raise NumericalError(
-                f"The heads' loss is {value} after {self.step} updates. Try a smaller --learning-rate."
+                f"The loss of the heads is {value} after {self.step} updates. Try a smaller --learning-rate."
             )
         optimizer.step()
         self.tokens += batch.forward.batch.num_tokens + batch.backward.batch.num_tokens
@@ -164,7 +164,7 @@ class HeadTrainer:
 
     @torch.no_grad()
     def _targets(self, batch: HeadBatch, inputs: tuple[HeadInputs, HeadInputs]) -> tuple[Tensor, Tensor]:
-        """The links that are given, or those of both runs joined, as targets of either head."""
+        """Targets of both heads: the given links, or the joined links of both runs."""
         sizes, transposed_sizes = batch.sizes, [(num_tgt, num_src) for num_src, num_tgt in batch.sizes]
         links = batch.links
         if links is None:
@@ -178,7 +178,7 @@ class HeadTrainer:
         return targets.to(self.device), transposed_targets.to(self.device)
 
     def _taught(self, batch: HeadBatch, inputs: tuple[HeadInputs, HeadInputs]) -> tuple[Tensor, Tensor]:
-        """What the links are read from, in words: the heads of the round before, or attention as a lexicon's prior."""
+        """Word weights to extract links from: the previous round's heads, or attention, times a lexicon if any."""
         if self.teacher is not None:
             ours, theirs = self.teacher(batch, inputs)
             return ours, theirs

@@ -1,4 +1,4 @@
-"""What heads minimise: cross entropy with links, and disagreement of both heads."""
+"""Losses of heads: cross entropy with links, and disagreement between the two heads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TINY = 1e-9  # keeps logarithms finite
 
 
 def link_targets(links: Sequence[Sequence[Link]], sizes: Sequence[tuple[int, int]], null: float) -> Tensor:
-    """What the words of a batch's targets should look at: (B, J, I + 1).
+    """Target distributions of the target words of a batch: (B, J, I + 1).
 
-    A word looks at all its links alike. One without any looks at no word, the last column, and counts `null`.
+    A word's links get equal shares. A word without links has the target "no word", the last column, with weight `null`.
     """
     most_src, most_tgt = (max(size[side] for size in sizes) for side in (0, 1))
     targets = np.zeros((len(sizes), most_tgt, most_src + 1), np.float32)
@@ -30,15 +30,15 @@ def link_targets(links: Sequence[Sequence[Link]], sizes: Sequence[tuple[int, int
 
 
 def link_loss(words: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of word probabilities with their links, a word: both (B, J, I + 1)."""
+    """Mean cross entropy of word probabilities with their targets, per word: both (B, J, I + 1)."""
     return -(targets * (words + _TINY).log()).sum() / targets.sum().clamp(min=_TINY)
 
 
 def agreement_loss(forward: Tensor, backward: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
-    """How unlikely it is that both heads say the same of a word: forward (B, J, I + 1), backward (B, I, J + 1).
+    """The mean of −log p(both heads agree on a word) over all words: forward (B, J, I + 1), backward (B, I, J + 1).
 
-    Of target word j that is Σ_i A_ji B_ij, and if it has no link, A_j0 Π_i (1 − B_ij): no source word looks at it. Of
-    source words likewise. The mean of −log over all words.
+    For target word j, p = Σ_i A_ji B_ij + A_j0 Π_i (1 − B_ij), where the second term is that j has no link. Likewise
+    for source words.
     """
     ours, theirs = forward[..., :-1], backward[..., :-1].transpose(1, 2)  # (B, J, I) both
     same = ours * theirs

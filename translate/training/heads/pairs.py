@@ -1,6 +1,6 @@
 """Pairs for alignment heads: one text in the pieces of two runs, and which word each piece belongs to.
 
-Letters beside those of `translate/models`: **I** source words, **J** target words, seen from the forward run.
+Letters beside those of `translate/models`: **I** source words, **J** target words of the forward run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HeadText:
 
 @dataclass(frozen=True)
 class Side:
-    """A batch as one run reads it."""
+    """A batch in the pieces of one run."""
 
     batch: Batch
     tgt_members: Tensor  # (B, T, J), the share of each target piece in its word
@@ -57,7 +57,7 @@ class Side:
 
 @dataclass(frozen=True)
 class HeadBatch:
-    """Some pairs as both runs read them; `backward` has J and I change places."""
+    """Some pairs in the pieces of both runs; `backward` has I and J swapped."""
 
     forward: Side
     backward: Side
@@ -71,7 +71,7 @@ class HeadBatch:
 
 
 def read_text(run: Run, source: Path | None, target: Path | None, most: int, seed: int) -> HeadText:
-    """The given files, or else the pairs that a run was trained on; of more than `most`, so many drawn by the seed."""
+    """The pairs of the given files, or else those a run was trained on; at most `most`, drawn by the seed."""
     if source is not None and target is not None:
         pairs = list(parallel_files(source, target).pairs())
         rows = _drawn(len(pairs), most, seed)
@@ -152,7 +152,7 @@ class HeadPairs:
         return HeadBatch(forward, backward, texts, links)
 
     def words(self, row: int) -> WordPair:
-        """What is linked of a pair, source and target."""
+        """The units of a pair that are linked, source and target."""
         source, target = self.text.sources[row], self.text.targets[row]
         if self.settings.source_spans or self.settings.target_spans:
             (src, tgt), _ = units_of_pair(self.forward, self.backward, source, target, self.settings)
@@ -165,7 +165,7 @@ class HeadPairs:
         for link in self.links.get(line, ()):
             if link.source >= len(src) or link.target >= len(tgt):
                 raise DataError(
-                    f"--links, line {line}: {link.source}-{link.target} links words that are not there: the pair has "
+                    f"--links, line {line}: {link.source}-{link.target} links words that do not exist: the pair has "
                     f"{len(src)} source and {len(tgt)} target words. Links go source-target, from 0."
                 )
         return list(self.links.get(line, ()))
@@ -177,7 +177,7 @@ def _side(batch: Batch, units: Sequence[tuple[Units, Units]], device: torch.devi
     src_members = np.zeros((*batch.src.shape, most_src + 1), np.float32)
     tgt_members = np.zeros((*batch.tgt_out.shape, most_tgt), np.float32)
     for row, (src, tgt) in enumerate(units):
-        words = np.asarray(src.of_piece, np.int64)  # (S,), -1 for what is in no word: the last column
+        words = np.asarray(src.of_piece, np.int64)  # (S,), -1 for pieces outside words: the last column
         src_members[row, np.arange(len(words)), words] = 1.0
         tgt_members[row, : len(tgt.of_piece)] = _shares(np.asarray(tgt.of_piece, np.int64), most_tgt)
     return Side(batch.to(device), torch.from_numpy(tgt_members).to(device), torch.from_numpy(src_members).to(device))

@@ -16,20 +16,20 @@ class HeadSettings:
     steps: int = defaults.HEAD_STEPS
     minutes: float | None = None
     rounds: int = defaults.HEAD_ROUNDS
-    """From the second on, the links are those of the heads of the round before."""
+    """From the second round on, the heads of the previous round give the links."""
     agreement: float = defaults.HEAD_AGREEMENT
     """Weight of the agreement of both heads."""
     null: float = defaults.HEAD_NULL
-    """Weight of what is taught of a word without a link: that it has none."""
+    """Weight of the target "no word" for a word without a link."""
     learning_rate: float = defaults.HEAD_LEARNING_RATE
     batch_tokens: int = defaults.HEAD_BATCH_TOKENS
     valid_every: int = 100
     patience: int = 5
-    """Validations without a better loss until a round ends."""
+    """Validations without a better loss before a round ends."""
     pairs: int = defaults.HEAD_PAIRS
     seed: int = defaults.HEAD_SEED
     method: str = defaults.HEAD_SYMMETRIZE
     lexicon: bool = False
-    """Whether a lexicon of the text has a say in the links."""
+    """Whether a lexicon learnt from the text weights the attention that links come from."""
     align: AlignSettings = field(default_factory=AlignSettings)
-    """How links are read; a shift of the attention included."""
+    """How links are extracted, including the shift of the attention."""

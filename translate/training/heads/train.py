@@ -1,4 +1,4 @@
-"""From two runs and a text to a head in each run."""
+"""Train an alignment head for each of two runs on a text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_HELD_OUT = 500  # pairs; a tenth of a small text
 
 @dataclass(frozen=True)
 class HeadFiles:
-    """What heads are trained on, where it is not the pairs that the run was trained on."""
+    """Files to train heads on; without them, the pairs that the run was trained on."""
 
     source: Path | None = None
     target: Path | None = None
@@ -42,7 +42,7 @@ def train_heads(
     shift: int | None,
     reporter: Reporter,
 ) -> Validation:
-    """Train the heads of two runs and save each in its run; `shift` None is chosen by agreement on held-out pairs."""
+    """Train the heads of two runs and save each in its run; a `shift` of None is chosen by agreement."""
     for translator in (forward, backward):
         check_attention(translator)
     checkpoints = [run.best() for run in runs]
@@ -52,7 +52,7 @@ def train_heads(
     with StopSignals() as signals, runs[0].lock(), runs[1].lock():
         text = read_text(runs[0], files.source, files.target, settings.pairs, settings.seed)
         links = None if files.links is None else _read_links(files.links, text.lines)
-        if links is not None:  # they number words between spaces
+        if links is not None:  # given links number words between spaces
             settings = replace(settings, align=replace(settings.align, source_spans=False, target_spans=False))
         max_length = config.data.max_length or forward.search.max_source
         pairs = HeadPairs(forward, backward, text, settings.align, max_length, links)
@@ -81,7 +81,7 @@ def train_heads(
         if signals.received is not None:
             raise Stopped(
                 signals.received,
-                f"Stopped after update {trainer.step}; the heads as they were at their best are saved in "
+                f"Stopped after update {trainer.step}; the best heads so far are saved in "
                 f"{head_path(runs[0])} and {head_path(runs[1])}.",
             )
     return found
