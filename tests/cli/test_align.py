@@ -107,8 +107,10 @@ def test_both_levels(answer: Callable[..., str], tiny_run: Path, given: list[str
         assert links == {Link(*link) for link in record["piece_links"]}
         weights = np.array(record["weights"])
         for target, row in enumerate(weights[:-1]):
-            best = int(row.argmax())
-            assert ((best, target) in links) == (best < len(record["source_pieces"]) - 1)
+            greatest = set(np.flatnonzero(row >= row.max() - 1e-6).tolist())  # of rounded weights several may be
+            linked = {link.source for link in links if link.target == target}
+            assert linked <= greatest
+            assert linked or len(record["source_pieces"]) - 1 in greatest
 
 
 def test_characters_are_units_on_request(
