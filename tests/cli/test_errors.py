@@ -330,12 +330,14 @@ def test_init_holding_out_too_much(check_refused: Refused, project: Path) -> Non
     assert os.listdir() == []
 
 
+@pytest.mark.parametrize("demo", [False, True])
 @pytest.mark.parametrize("there", ["config.toml", "data/train.en"])
-def test_init_into_an_existing_project(check_refused: Refused, project: Path, there: str) -> None:
+def test_init_into_an_existing_project(check_refused: Refused, project: Path, there: str, demo: bool) -> None:
     file = Path("mine") / there
     file.parent.mkdir(parents=True)
     file.write_text("precious")
-    check_refused("init", "mine", *sides(project, 120), says=("mine holds", "nothing was written"))
+    corpus = ["--demo"] if demo else sides(project, 120)
+    check_refused("init", "mine", *corpus, says=("mine holds", "nothing was written"))
     assert [path for path in Path("mine").rglob("*") if path.is_file()] == [file]
     assert file.read_text() == "precious"
 
@@ -350,6 +352,24 @@ def test_init_with_an_impossible_language(check_refused: Refused, project: Path,
 
 def test_init_with_one_language_twice(check_refused: Refused, project: Path) -> None:
     check_refused("init", "mine", *sides(project, 120), "--source-lang", "fr", says=("Both languages", "'fr'"))
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("files", [(), ("--source", "a.en"), ("--target", "a.fr")])
+def test_init_without_two_files(check_refused: Refused, files: tuple[str, ...]) -> None:
+    check_refused("init", "mine", *files, says=("--source and --target", "--demo"))
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--source", "a.en"), ("--target", "a.fr"), ("--source-lang", "en"), ("--target-lang", "fr")),
+        *(("--valid", "20"), ("--test", "20")),
+    ],
+)
+def test_init_of_the_demo_and_another_corpus(check_refused: Refused, option: str, value: str) -> None:
+    check_refused("init", "mine", "--demo", option, value, says=(f"Leave out {option}, or leave out --demo",))
     assert os.listdir() == []
 
 
