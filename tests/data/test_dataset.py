@@ -344,7 +344,7 @@ tokenizer = Tokenizer.load(folder / "t.model")
 for stem in ("few", "many"):
     data = DataConfig(folder=str(folder), train=stem, source_lang="en", target_lang="fr", max_length=20)
     report = prepare(find_corpus(data, "train"), tokenizer, tokenizer, data, folder / "x", workers=2)
-    print(report.total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(report.total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1))
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     few_pairs, few_kilobytes, many_pairs, many_kilobytes = map(int, done.stdout.split())
