@@ -21,9 +21,8 @@ def trial(answer: Callable[..., str], tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_demo_corpus_is_the_one_of_the_repository(trial: tuple[Path, str]) -> None:
     folder, said = trial
-    written, own = (
-        {path.name: path.read_bytes() for path in place.iterdir()} for place in (folder / "data", ROOT / "data" / "demo")
-    )
+    places = (folder / "data", ROOT / "data" / "demo")
+    written, own = ({path.name: path.read_bytes() for path in place.iterdir()} for place in places)
     assert written == own
     assert "12,000 pairs for training, 500 for validation, 500 for test" in said
     assert said.endswith("Next: translate train trial/config.toml\n")

@@ -130,9 +130,7 @@ def _files_of(split: Split, languages: tuple[str, str]) -> Iterator[tuple[str, b
             yield f"{name}.{language}", "".join(pair[side] + "\n" for pair in pairs).encode()
 
 
-def write_project(
-    folder: Path, corpus: Iterable[tuple[str, bytes]], settings: Mapping[str, Mapping[str, Any]]
-) -> None:
+def write_project(folder: Path, corpus: Iterable[tuple[str, bytes]], settings: Mapping[str, Mapping[str, Any]]) -> None:
     """The corpus files, given by name and content, and a configuration in which every setting is explained."""
     from translate.errors import UserError
 
