@@ -71,7 +71,9 @@ def command(
     run: RunArgument,
     source: Annotated[Path, typer.Option(help="Sentences to align; - is stdin.")],
     target: Annotated[Path | None, typer.Option(help="Their translations; the run's own if left out.")] = None,
-    reverse: Annotated[Path | None, typer.Option(help="A run of the reverse direction: align by both.")] = None,
+    reverse: Annotated[
+        Path | None, typer.Option(help="A run of the reverse direction; the links of both runs are joined.")
+    ] = None,
     head: Annotated[
         bool, typer.Option("--head", help="Align by the alignment head that `translate head` has trained.")
     ] = False,
@@ -85,7 +87,9 @@ def command(
     threshold: ThresholdOption = None,
     shift: Annotated[
         str,
-        typer.Option(help="Use the weights of step t + k for step t; auto: the k with which both runs agree best."),
+        typer.Option(
+            help="Use the weights of k steps later for each step; a number, or auto: the k with which both runs agree best."
+        ),
     ] = "0",
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
@@ -96,7 +100,11 @@ def command(
     level: Annotated[Level, typer.Option(help="Links of words, of pieces, or both (json, npz).")] = Level.words,
     format: Annotated[Format, typer.Option(help="Links, full matrices, heat maps, or a page.")] = Format.pharaoh,
     output: Annotated[
-        Path | None, typer.Option(help="File (- is stdout), or for pictures a folder; RUN/alignment if left out.")
+        Path | None,
+        typer.Option(
+            help="A file (- is stdout), or a folder for pictures. If left out: stdout for text; "
+            "in the run for pictures, npz and html."
+        ),
     ] = None,
     lines: Annotated[str | None, typer.Option(help="Only these lines, as in 3 or 1-20.")] = None,
     gold: Annotated[Path | None, typer.Option(help="Gold links: print precision, recall, F1 and AER.")] = None,

@@ -28,14 +28,15 @@ def command(
     temperature: Annotated[
         float | None, typer.Option(help="With --sample: below 1, likely pieces are drawn more often.")
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="With --sample: draw from the K likeliest pieces only.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: draw only from the K likeliest pieces.")] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="With --sample: draw from the likeliest pieces with this total probability only."),
+        typer.Option(help="With --sample: draw only from the likeliest pieces that together have this probability."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="With --sample: another seed gives another draw.")] = None,
     ensemble: Annotated[
-        list[Path] | None, typer.Option(metavar="RUN", help="Average the probabilities with this run's. Repeatable.")
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Another run: its probabilities are averaged with RUN's. Repeatable."),
     ] = None,
     rerank: Annotated[
         Path | None, typer.Option(metavar="RUN", help="A run of the reverse direction that reranks the beam.")

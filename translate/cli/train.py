@@ -26,7 +26,7 @@ def command(
         Path | None, typer.Option(help="Folder of the run; runs/NAME of the configuration if left out.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --run; start it if there is none.")
+        bool, typer.Option("--resume", help="Continue the run (see --run); start it if there is none.")
     ] = False,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Train the other direction: source and target swapped.")
