@@ -88,7 +88,7 @@ def command(
     shift: Annotated[
         str,
         typer.Option(
-            help="Use the weights of k steps later for each step; a number, or auto: the k with which both runs agree best."
+            help="Take each weight from k steps later: a number, or auto, the k with which both runs agree best."
         ),
     ] = "0",
     diagonal: Annotated[
