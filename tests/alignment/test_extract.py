@@ -140,6 +140,10 @@ def test_a_shift_reads_another_step() -> None:
     assert shift_weights(weights[:0], 1).shape == (0, 3)
 
 
+def test_nothing_is_moved_unless_it_is_asked_for() -> None:
+    assert (Extraction().method, Extraction().shift, Extraction().diagonal) == ("argmax", 0, 0.0)
+
+
 @given(sentences(), st.floats(0.1, 20.0))
 def test_the_diagonal_moves_weight_but_loses_none(
     sentence: tuple[FloatArray, list[int], list[int], int, int], strength: float

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,28 @@ def test_a_record_is_json_and_complete() -> None:
         "links": [[1, 0]],
         "probabilities": [0.7],
     }
+
+
+def test_numbers_have_six_decimals() -> None:
+    third = np.full((1, 1), 1 / 3)
+    record = alignment_record(
+        line=1,
+        source="a",
+        target="",
+        source_words=["a"],
+        target_words=[],
+        source_spans=[(0, 1)],
+        target_spans=[],
+        source_pieces=["</s>"],
+        target_pieces=["</s>"],
+        weights=third,
+        word_weights=np.zeros((0, 2)),
+        links=[Link(0, 0)],
+        probabilities={Link(0, 0): 1 / 3},
+        score=-2 / 3,
+    )
+    assert (record["weights"], record["probabilities"], record["score"]) == ([[0.333333]], [0.333333], -0.666667)
+    assert format_probabilities([Link(0, 0)], {Link(0, 0): 2 / 3}) == "0-0:0.666667"
 
 
 def test_a_record_of_an_empty_sentence() -> None:
@@ -273,6 +297,8 @@ def check_links(path: Path, format: str, sentences: list[dict[str, Any]]) -> Non
     [
         (["0-0 1-1"], 0, Link(0, 0)),
         (["1-1 2-2"], 0, Link(1, 1)),  # too few sentences to tell
+        (["1-1 2-2"] * 19, 0, Link(1, 1)),
+        (["1-1 2-2"] * 20, 1, Link(0, 0)),
         (["1-1 2-2"] * FEWEST_TO_DETECT, 1, Link(0, 0)),
         (["1-1 2-2"] * FEWEST_TO_DETECT + ["3-0"], 0, Link(1, 1)),
         (["1-1"] + [""] * FEWEST_TO_DETECT, 0, Link(1, 1)),  # sentences without links tell nothing
@@ -296,6 +322,14 @@ def test_the_first_number_can_be_given(tmp_path: Path) -> None:
         read_alignments(path, "1")
 
 
+def test_a_naacl_file_may_count_from_0(tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    path.write_text("1 0 2 S\n1 1 0 P\n")
+    read = read_alignments(path, "0")
+    assert (read.sentences, read.base) == ([parse_gold("0-2 1p0", "here")], 0)
+    assert read_alignments(path, "1", 1).sentences == [parse_gold("", "here")], "a word 0 is no word"
+
+
 def test_naacl_as_others_write_it(tmp_path: Path) -> None:
     path = tmp_path / "links"
     path.write_text("0001 1 1 S\n0001 2 3 P\n0003 4 0\n0003 2\t2 0.5\n\n")
@@ -314,6 +348,7 @@ def test_naacl_as_others_write_it(tmp_path: Path) -> None:
         (b"0 1 1\n", ":1: '0 1 1' is not a link"),
         (b"999999999 1 1\n", "is not a link"),
         (b"0-0:much\n", "is not a link"),
+        (b"0-0\n\n1_1\n", ":3: '1_1' is not a link"),
         (b"0-0:nan\n", "is not a link"),
         (b"{}\n", ':1: a line must be a JSON object with "links"'),
         (b'{"links": [[0]]}\n', "must be pairs of word numbers"),
@@ -361,3 +396,12 @@ def test_an_npz_with_a_pickle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "links").write_bytes(buffer.getvalue())
     with pytest.raises(DataError, match="not an NPZ file"):
         read_alignments(tmp_path / "links")
+
+
+def test_links_come_from_stdin_which_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "links").write_text("0-0 1p2\n")
+    for _ in range(2):
+        with (tmp_path / "links").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            assert read_alignments(Path("-")).sentences == [parse_gold("0-0 1p2", "here")]
+            os.fstat(stdin.fileno())

@@ -13,7 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from translate.data.batches import Batch, BatchOrder, BatchStream, collate, collate_source, token_batches
+from translate.data.batches import (
+    Batch,
+    BatchOrder,
+    BatchStream,
+    collate,
+    collate_shard,
+    collate_source,
+    token_batches,
+)
 from translate.data.dataset import PairDataset
 from translate.errors import DataError
 from translate.text.tokenizer import BOS, EOS, PAD
@@ -78,6 +86,29 @@ def test_sources_alone_are_padded_the_same_way() -> None:
     assert collate_source([])[0].shape == (0, 0)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_shares_are_dealt_there_and_back_by_length(size: int) -> None:
+    dataset = PairDataset.from_pairs([([5], [6] * length) for length in (3, 9, 1, 7, 5, 8, 2, 4, 6)])
+    rows = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8])
+    shares = [collate_shard(dataset, rows, rank, size) for rank in range(size)]
+    longest_first = [1, 5, 3, 8, 4, 7, 0, 6, 2]
+    dealt: list[list[int]] = [[] for _ in range(size)]
+    turns = [*range(size), *reversed(range(size))] * 9
+    for row, rank in zip(longest_first, turns, strict=False):
+        dealt[rank].append(row)
+    assert [share.rows.tolist() for share in shares] == dealt
+    assert {share.num_tokens for share in shares} == {45 + 9}, "those of the whole batch"
+    assert sum(int(share.tgt_valid.sum()) for share in shares) == 54
+
+
+def test_a_process_without_a_pair_gets_one_that_does_not_count() -> None:
+    dataset = PairDataset.from_pairs([([5], [6, 7]), ([8, 9], [4])])
+    shares = [collate_shard(dataset, np.array([1, 0]), rank, 3) for rank in range(3)]
+    assert [share.rows.tolist() for share in shares] == [[0], [1], [1]]
+    assert [int(share.tgt_valid.sum()) for share in shares] == [3, 2, 0]
+    assert {share.num_tokens for share in shares} == {5}
+
+
 def test_a_moved_batch_keeps_its_lengths_on_the_cpu() -> None:
     batch = collate(make_dataset(), np.arange(5))
     moved = batch.to("meta")
@@ -106,6 +137,13 @@ def test_cuts_keep_the_order_and_the_budget(lengths: list[int], budget: int, is_
         longer = np.concatenate([batch, *batches[place + 1 :]])[: len(batch) + more]
         assert len(longer) * array[longer].max() > budget or len(longer) < len(batch) + more
         assert len(batch) <= 32 or len(batch) % 4 == 0
+
+
+@pytest.mark.parametrize(("budget", "first"), [(31, 31), (32, 32), (33, 32), (35, 32), (36, 36), (39, 36), (40, 40)])
+def test_more_than_32_pairs_are_a_multiple_of_four(budget: int, first: int) -> None:
+    batches = token_batches(np.ones(100, np.int32), budget, np.arange(100))
+    assert len(batches[0]) == first
+    assert len(token_batches(np.ones(39, np.int32), 39, np.arange(39))) == 1, "the last one is whole"
 
 
 @settings(deadline=None, max_examples=60)
@@ -138,6 +176,27 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert as_lists(order.epoch(0)) == first
     assert first != later
     assert as_lists(order_of(dataset, seed=2).epoch(0)) != first
+
+
+def test_weights_say_how_often_a_pair_is_seen() -> None:
+    """Whole numbers exactly, the rest by chance, which falls anew in each epoch."""
+    wanted = np.repeat([0.0, 1.0, 2.0, 0.3, 2.75], 1000)
+    lengths = np.full(len(wanted), 5, dtype=np.int32)
+    order = BatchOrder(lengths, lengths, 200, 1, wanted)
+    seen = np.array([np.bincount(np.concatenate(order.epoch(epoch)), minlength=5000) for epoch in range(3)])
+    parts = seen.reshape(3, 5, 1000)
+    assert set(parts[:, 0].flat) == {0}
+    assert set(parts[:, 1].flat) == {1}
+    assert set(parts[:, 2].flat) == {2}
+    assert set(parts[:, 3].flat) == {0, 1}
+    assert set(parts[:, 4].flat) == {2, 3}
+    np.testing.assert_allclose(parts.mean(axis=2), np.tile([0, 1, 2, 0.3, 2.75], (3, 1)), atol=0.06)  # four deviations
+    assert not np.array_equal(parts[0, 3], parts[1, 3])
+    both = (parts[0, 3] & parts[1, 3]).mean()
+    assert both == pytest.approx(0.09, abs=0.04), "one epoch's draw says nothing of the next one's"
+    again = BatchOrder(lengths, lengths, 200, 1, wanted)
+    assert as_lists(again.epoch(2)) == as_lists(order.epoch(2))
+    assert len({len(batch) for batch in order.epoch(0)}) <= 2, "a pair that comes twice is two pairs of a batch"
 
 
 def test_pairs_of_one_length_meet_others_in_each_epoch() -> None:

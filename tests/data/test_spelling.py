@@ -80,6 +80,9 @@ def test_nothing_longer_than_training_takes_and_nothing_lost(tokenizer: Tokenize
     ids = tokenizer.encode(lines[0])
     short = spelling(tokenizer, longest=len(ids))
     assert all(len(short(epoch, 1, ids, ids)[0]) <= len(ids) for epoch in range(30))
+    longer = spelling(tokenizer, longest=len(ids) + 1, alpha=0.0)
+    assert max(len(longer(epoch, 1, ids, ids)[0]) for epoch in range(60)) == len(ids) + 1
+    assert spelling(tokenizer, longest=1)(1, 1, ids, ids) == (ids, ids), "no way is so short"
     unknown = [*ids, UNK]
     assert spelling(tokenizer)(1, 1, unknown, unknown) == (unknown, unknown)
     assert spelling(tokenizer)(1, 1, [], [])[0] == []

@@ -41,7 +41,9 @@ SRC_VOCABULARY = 13
 Ranking = list[tuple[float, tuple[int, ...]]]  # scores and tokens
 
 
-def make_model(name: str, tgt_vocabulary: int = 11, seed: int = 0, ending: float = 0.0) -> Seq2Seq:
+def make_model(
+    name: str, tgt_vocabulary: int = 11, seed: int = 0, ending: float = 0.0, src_vocabulary: int = SRC_VOCABULARY
+) -> Seq2Seq:
     """A float64 model with peaky, varied distributions; `ending` is added to the logit of `</s>`."""
     config = ModelConfig(
         embedding=EmbeddingConfig(width=5, tied="none"),
@@ -50,7 +52,7 @@ def make_model(name: str, tgt_vocabulary: int = 11, seed: int = 0, ending: float
         decoder=DECODERS[name],
     )
     torch.manual_seed(seed)
-    model = Seq2Seq(config, SRC_VOCABULARY, tgt_vocabulary, 20).double().eval()
+    model = Seq2Seq(config, src_vocabulary, tgt_vocabulary, 20).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter))

@@ -113,6 +113,17 @@ def test_unknown_words_come_from_where_attention_points(words: Tokenizer) -> Non
     assert replace_unknown(words, words, "the\tZoë\x85sees Quux", target, attention) == "the cat Zoë Quux"
 
 
+def test_a_piece_that_covers_nothing_is_no_word(subwords: Tokenizer, words: Tokenizer) -> None:
+    line = "☃ cat"
+    _, spans = subwords.encode_spans(line)
+    (place,) = (place for place, (begin, end) in enumerate(spans) if begin == end)
+    attention = np.full((2, len(spans) + 1), 0.1, dtype=np.float32)
+    attention[0, place] = 0.9
+    assert replace_unknown(subwords, words, line, [UNK], attention) == words.decode([UNK])
+    attention[0, spans.index((0, 1))] = 1.0
+    assert replace_unknown(subwords, words, line, [UNK], attention) == "☃"
+
+
 def test_an_ensemble_averages_probabilities() -> None:
     models = [make_model("bahdanau", seed=1, ending=3.0), make_model("plain", seed=2, ending=3.0)]
     sources, search = make_sources([4, 1, 6]), SearchConfig(beam=3)

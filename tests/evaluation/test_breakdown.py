@@ -35,6 +35,30 @@ def test_sentences_are_divided_three_ways() -> None:
     assert next(part.chrf for part in parts["copied"] if part.name == "1") == pytest.approx(100)
 
 
+def test_the_classes_of_length() -> None:
+    """Each begins where the one before ends, and the last has no end."""
+    lengths = {
+        "0-5": (0, 5),
+        "6-10": (6, 10),
+        "11-15": (11, 15),
+        "16-20": (16, 20),
+        "21-30": (21, 30),
+        "31-50": (31, 50),
+    }
+    lengths |= {"51+": (51, 80)}
+    sources = [" ".join(["the"] * count) for ends in lengths.values() for count in ends]
+    parts = breakdown(sources, sources, [sources], MetricSettings(), "en", dict.fromkeys(["the"], 5))
+    assert [(part.name, part.sentences) for part in parts["length"]] == [(name, 2) for name in lengths]
+    assert [part.name for part in parts["rare"]] == ["0"], "seen five times is not rare"
+    rare = breakdown(sources, sources, [sources], MetricSettings(), "en", dict.fromkeys(["the"], 4))
+    assert [(part.name, part.sentences) for part in rare["rare"]] == [("0", 1), ("3+", 13)]
+
+
+def test_a_word_of_letters_or_digits_is_copied_as_it_is() -> None:
+    parts = breakdown(["A4 , B5 A4"], ["B5 , x"], [["B5 A4 ,"]], MetricSettings(), "en")
+    assert [(part.name, part.found) for part in parts["copied"]] == [("3+", round(1 / 3, 4))]
+
+
 def test_what_cannot_be_told_is_left_out() -> None:
     assert set(breakdown(SOURCES, HYPOTHESES, [REFERENCES], MetricSettings(), "en")) == {"length", "copied"}
     parts = breakdown(["我们喜欢苹果"], ["we like apples"], [["we like apples"]], MetricSettings(), "zh", {})
@@ -55,4 +79,5 @@ def test_training_words_are_counted(tmp_path: Path, kind: str) -> None:
     assert counts is not None
     known = Counter(["the", "dog", "sees", "the", "cat", "the", "bird"] * 10)
     assert {word: counts[word] for word in known} == known
+    assert all(counts), "no word is empty"
     assert training_words(tmp_path / "cache", tokenizer) is None

@@ -167,7 +167,17 @@ def test_a_fetch_that_was_stopped_goes_on(
     with (tmp_path / "out" / ".fetch-en-de" / "train.en").open("a") as file:
         file.write("half a li")
     (wmt / "de-en" / "train-00000-of-00002.parquet").touch()
-    Fetch("wmt14", tmp_path / "out", ("en", "de"), mirror=wmt).run()
+    read = []
+
+    def noted(rows: Any, where: str) -> Iterator[Any]:
+        for row in whole(rows, where):
+            read.append(where)
+            yield row
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch, "rows_of", noted)
+        Fetch("wmt14", tmp_path / "out", ("en", "de"), mirror=wmt).run()
+    assert read.count("wmt14 (train)") == 60 - after, "what came before is not fetched again"
     assert lines(tmp_path / "out" / "train.en") == [f"sentence {n}" for n in range(60)]
     assert lines(tmp_path / "out" / "train.de") == [f"Satz {n}" for n in range(60)]
 

@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.errors import DataError
+from translate.text import inspection
 from translate.text.clean import FAULTS, Fault, Norms, faults_of, has_mojibake, num_words, scripts_of
 from translate.text.corpus import Pair, open_file, parallel_files
-from translate.text.inspection import HeldOut, Inspection, inspect, parting
+from translate.text.inspection import FileFacts, HeldOut, Inspection, inspect, measure, parting
 
 DEMO = Path(__file__).parents[2] / "data" / "demo"
 HELD_OUT = "the old man sees the sea"
@@ -95,6 +98,13 @@ def test_what_reading_hides_is_told(tmp_path: Path) -> None:
     assert report.findings["control characters"].count == 0
 
 
+def test_a_parquet_file_has_no_lines_that_could_be_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "mine.parquet"
+    pq.write_table(pa.table({"translation": [{"en": "one", "fr": "un"}]}), path)
+    report = inspect(open_file(path, "en", "fr"), Norms())
+    assert (report.pairs, report.files) == (1, [FileFacts(str(path), 0, False, 0, True)])
+
+
 def test_an_empty_corpus_has_a_report(tmp_path: Path) -> None:
     report = written(tmp_path, [])
     assert report.pairs == 0
@@ -152,3 +162,114 @@ def test_words_and_scripts() -> None:
     norms = Norms(scripts=(frozenset({"LATIN"}), frozenset({"HAN"})))
     assert faults_of(Pair("I use Twitter.", "我用Twitter。"), norms) == []
     assert faults_of(Pair("I use Twitter.", "I do use it."), norms) == ["wrong script"]
+
+
+def report_of(folder: Path, pairs: list[Pair], limits: Norms | None = None) -> Inspection:
+    for side, ending in enumerate(("en", "fr")):
+        (folder / f"own.{ending}").write_text("".join(pair[side] + "\n" for pair in pairs))
+    return inspect(parallel_files(folder / "own.en", folder / "own.fr"), limits or Norms())
+
+
+def test_the_numbers_of_a_corpus_counted_by_hand(tmp_path: Path) -> None:
+    pairs = [
+        Pair("ab cd", "abcd\u00a0efgh"),
+        Pair("a", "xy"),
+        Pair("", "z"),
+        Pair("ab cd ef gh ij", " дома  "),
+        Pair("a", "zzz"),
+    ]
+    report = report_of(tmp_path, pairs)
+    src, tgt = report.source, report.target
+    assert (src.words, src.characters, src.longest_words) == (2 + 1 + 0 + 5 + 1, 5 + 1 + 0 + 14 + 1, 5)
+    assert (src.mean_words, src.median_words) == (1.8, 1.0)
+    assert (tgt.words, tgt.characters, tgt.longest_words) == (2 + 1 + 1 + 1 + 1, 9 + 2 + 1 + 4 + 3, 2)
+    assert (src.odd_space_lines, tgt.odd_space_lines) == (0, 1)
+    assert src.scripts == {"LATIN": 1.0}
+    assert tgt.scripts == {"LATIN": pytest.approx(14 / 18, abs=1e-6), "CYRILLIC": pytest.approx(4 / 18, abs=1e-6)}
+    assert all(share == round(share, 6) for share in tgt.scripts.values())
+    assert report.ratio == pytest.approx((9 / 5 + 2) / 2), "the median of 9/5, 2, 4/14 and 3; an empty side has none"
+    assert report.repeated_sources == 1
+    assert (report.max_words, report.max_ratio) == (250, 3.0)
+    words = report.histograms["source words"]
+    assert (words.edges, words.counts) == ([float(edge) for edge in range(13)], [1, 2, 1, 0, 0, 1] + [0] * 7)
+    ratio = report.histograms["length ratio"]
+    scale = report.ratio
+    for edge in ratio.edges[1:]:
+        assert any(edge * other == pytest.approx(1, abs=0.011) for other in ratio.edges), "half as long is as twice"
+    shares = [9 / 5 / scale, 2 / scale, 4 / 14 / scale, 3 / scale]
+    assert ratio.counts == np.histogram(shares, [*ratio.edges, np.inf])[0].tolist()
+
+
+def test_wide_texts_have_wide_bins(tmp_path: Path) -> None:
+    for longest, width in ((12, 1), (13, 2), (24, 2), (25, 5), (121, 20)):
+        edges = report_of(tmp_path, [Pair("a " * longest, "b")] * 200).histograms["target words"].edges
+        assert edges == [width * place for place in range(13)]
+
+
+def test_a_script_belongs_to_a_side_from_a_twentieth_on(tmp_path: Path) -> None:
+    def scripts(cyrillic: int) -> frozenset[str]:
+        (tmp_path / "a").write_text("a" * (100 - cyrillic) + "д" * cyrillic + "\n")
+        (tmp_path / "b").write_text("b\n")
+        return measure(parallel_files(tmp_path / "a", tmp_path / "b"), Norms()).norms.scripts[0]
+
+    assert scripts(5) == {"LATIN", "CYRILLIC"}
+    assert scripts(4) == {"LATIN"}
+
+
+def test_the_strangest_pairs_come_first(tmp_path: Path) -> None:
+    pairs = [Pair("the small dog", "le petit chien")] * 1
+    pairs += [Pair(f"the dog number {number}", f"le chien numéro {number}") for number in range(100, 120)]
+    pairs += [Pair("", "vide"), Pair("the dog !?!?!?!?", "le chien !?!?!?!?"), Pair("the dog", "le chien " * 9)]
+    found = report_of(tmp_path, pairs).strangest
+    assert len(found) == 10
+    # Faults count one each, beside the logarithm of the lengths' ratio and the share of signs.
+    assert [one.line for one in found[:3]] == [24, 22, 23]
+    assert found[0].faults == ["length ratio"]
+    assert found[1].score == 1.0
+    assert found[2].score == pytest.approx(8 / 16, abs=0.06)
+    assert (found[2].source, found[2].target) == ("the dog !?!?!?!?", "le chien !?!?!?!?")
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 7, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "lines", "crlf", "mark", "final"),
+    [
+        (b"", 0, 0, False, True),
+        (b"a\nb\n", 2, 0, False, True),
+        (b"a\r\nb\r\nc", 3, 2, False, False),
+        (b"\xef\xbb\xbfa\r\n", 1, 1, True, True),
+        (b"a\r", 1, 0, False, False),
+        (b"a\r\r\n\n", 2, 1, False, True),
+    ],
+)
+def test_a_file_is_read_in_blocks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    lines: int,
+    crlf: int,
+    mark: bool,
+    final: bool,
+    block: int,
+) -> None:
+    if block < 3 and mark:
+        pytest.skip("the mark is longer than such a block")
+    path = tmp_path / "mine.txt"
+    path.write_bytes(content)
+    monkeypatch.setattr(inspection, "_BLOCK", block)
+    assert inspection._file_facts(path) == FileFacts(str(path), lines, mark, crlf, final)
+
+
+def test_where_two_sides_part() -> None:
+    lengths = np.array([5, 90, 8, 60, 30, 7, 120, 15, 44, 9], np.float64)
+    for missing in range(10):
+        found = parting(np.delete(lengths, missing), lengths)
+        assert found == missing + 1
+    assert parting(np.zeros(0), lengths) == 1
+
+
+def test_sides_of_one_length_go_together_where_nothing_is_known() -> None:
+    pair = Pair("a" * 90, "b" * 90)
+    assert faults_of(pair, Norms(max_ratio=1.01)) == []
+    assert faults_of(Pair("a" * 90, "b" * 92), Norms(max_ratio=1.01)) == ["length ratio"], "102 to 100"

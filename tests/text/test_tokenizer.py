@@ -409,3 +409,19 @@ print(refused)
     command = [sys.executable, "-c", code, str(tmp_path / "good.model")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) > 500
+
+
+@pytest.mark.parametrize(("kind", "what"), [("word", "word that can be a piece"), ("unigram", "visible character")])
+def test_text_with_nothing_to_learn_from_is_told(kind: Literal["word", "unigram"], what: str) -> None:
+    with pytest.raises(DataError, match=f"the training text holds no {what}"):
+        learn([" ", "\t"], TokenizerConfig(vocabulary=300, kind=kind))
+
+
+def test_spellings_have_a_score_each(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("house")
+    ways, scores = tokenizer.spellings(ids, 5)
+    assert len(ways) == len(scores) >= 2
+    assert scores.tolist() == sorted(scores.tolist(), reverse=True)
+    lost = [*ids, UNK]
+    ways, scores = tokenizer.spellings(lost, 5)
+    assert (ways, scores.tolist()) == ([lost], [0.0]), "there is no text to spell otherwise"

@@ -118,6 +118,13 @@ def test_a_malformed_line_is_named(file: Path, wrong: str, before: str) -> None:
     assert "is not a token and 3 finite numbers" in message
 
 
+def test_of_a_long_line_the_beginning_is_shown(file: Path) -> None:
+    for length in (60, 61):
+        wrong = "b" * (length - 4) + " 1 x"
+        shown = wrong if length == 60 else f"{wrong[:60]}…"
+        assert f": {shown!r} is not a token" in complaint(file, f"2 3\n{wrong}\n")
+
+
 @pytest.mark.parametrize("content", [b"a 1 2 3\nb\xe9 1 2 3\n", b"2 3\na\xff\xfe\x00\x01\n"])
 def test_bytes_that_are_no_text_are_named(file: Path, content: bytes) -> None:
     assert complaint(file, content).startswith(f"{file}:2: not valid UTF-8")
