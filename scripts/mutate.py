@@ -2,8 +2,8 @@
 
     python scripts/mutate.py [--count N] [--seed S] [--room alignment ...] [--json]
 
-A room is a package or a single module of `translate/`; its tests are `tests/ROOM` or `tests/test_<room>.py`. A mistake is
-a comparison turned round, a constant moved by one, a condition inverted or a statement left out. The same seed draws
+A room is a package or a single module of `translate/`; its tests are `tests/ROOM` or `tests/test_<room>.py`. A mistake
+is a comparison turned round, a constant moved by one, a condition inverted or a statement left out. The same seed draws
 the same mistakes from the same source, and a larger --count draws those of a smaller one first. What cannot be noticed
 is listed in scripts/equivalent_mutants.toml, each with its reason; it is counted and not run.
 
