@@ -121,7 +121,7 @@ def encode(model: Seq2Seq, sentences: Sentences) -> EncodedSource:
 
 @torch.inference_mode()
 def ours(model: Seq2Seq, sentences: Sentences, search: SearchConfig, batch: int | None) -> list[Hypothesis]:
-    """All sentences, in batches of so many or by token budget, sorted by length."""
+    """All sentences sorted by length, in batches of `batch` sentences or, if it is None, of a token budget."""
     found: dict[int, Hypothesis] = {}
     vocabulary = model.decoder.output.vocabulary.out_features
     for rows in batch_rows(sentences, search, search.beam * vocabulary):

@@ -194,7 +194,7 @@ def all_measures(folder: Path) -> list[Measure]:
 
 
 def models_of(measures: Sequence[Measure]) -> list[str]:
-    """The models of which these rows need a run."""
+    """The models that must be trained first for these rows."""
     names = {measure.name.partition(" ")[::2] for measure in measures}
     return [
         model
@@ -209,7 +209,7 @@ def models_of(measures: Sequence[Measure]) -> list[str]:
 def measure_pairs(
     sides: Mapping[str, Path], measures: Sequence[Measure], pairs: int, say: Callable[[str], None]
 ) -> list[Row]:
-    """All rows so many times; in every other pair the second side comes first."""
+    """Measure all rows in `pairs` pairs; in every other pair the second side comes first."""
     rows = [Row(measure.name, measure.unit, [], []) for measure in measures]
     for pair in range(pairs):
         order = list(sides.items())[:: -1 if pair % 2 else 1]

@@ -294,7 +294,7 @@ class Comparison:
         return 1 if failed else 0
 
     def _refuse_other_text(self) -> None:
-        """Rows of another number of pairs would stand beside those of this one."""
+        """Refuse a folder whose rows were made with another number of pairs: the table would mix them."""
         path = self.work / "data" / f"train.{self.corpus.source}"
         if path.is_file():
             found = sum(1 for _ in read_lines(path))

@@ -93,7 +93,7 @@ def make_all(
     make: Callable[[str, Commands], Made],
     done: Callable[[str, Made | Failure], None],
 ) -> None:
-    """Make what is named, so many at once, and tell of each as it is done; when stopped, all that runs is."""
+    """Make what is named, `jobs` at a time, and report each when it is done; a stop ends all running commands."""
     commands = Commands()
     with ThreadPoolExecutor(jobs) as pool:
         try:

@@ -337,7 +337,7 @@ def acceptable(pair: Pair) -> bool:
 
 
 def draw_pool(size: int, seed: int) -> list[Pair]:
-    """Draw pairs of which no two share a side."""
+    """Draw pairs such that no two have the same source or the same target."""
     sampler = Sampler(seed)
     pool: list[Pair] = []
     translations: dict[str, str] = {}

@@ -23,7 +23,7 @@ class Hub(ThreadingHTTPServer):
         self.root = root
         self.asked: list[str] = []
         self.most_downloads: int | None = None
-        """After so many downloads of Parquet files the line goes dead."""
+        """The connection goes dead after this number of downloads of Parquet files."""
         self.downloads = 0
 
     @property

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class SearchRows(Protocol):
-    """Tensors of several rows, of which search picks some."""
+    """Tensors with one row for each hypothesis; search selects rows."""
 
     def select(self, rows: Tensor) -> Self: ...
 
