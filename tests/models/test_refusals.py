@@ -54,7 +54,7 @@ REFUSALS = {
         for kind in ("bigru", "bilstm")
     },
     "residual": Refusal(
-        {"encoder.residual": True}, "what the layer below wrote", "set layers >= 2", {"encoder.layers": 2}
+        {"encoder.residual": True}, "from the second layer on", "set layers >= 2", {"encoder.layers": 2}
     ),
     "per-feature-heads": Refusal(
         {"attention.per_feature": True, "attention.heads": 2},

@@ -210,7 +210,9 @@ def _detect_base(golds: Sequence[Gold]) -> tuple[int, str]:
 def _from_one(gold: Gold, where: str) -> Gold:
     """Convert links counted from 1 to links counted from 0."""
     if any(0 in link for link in gold.possible):
-        raise DataError(f"{where}: there is a word 0, so this file does not count from 1. Leave that option out.")
+        raise DataError(
+            f"{where}: there is a word 0, so this file does not count from 1. Leave out the option that sets the base."
+        )
 
     def down(link: Link) -> Link:
         return Link(link.source - 1, link.target - 1)

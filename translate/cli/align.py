@@ -61,7 +61,7 @@ ThresholdOption = Annotated[
     typer.Option(
         min=0.0,
         max=1.0,
-        help=f"Least weight of a link, with --extract threshold or both. Default: {LINK_THRESHOLD}.",
+        help=f"Minimum weight of a link, with --extract threshold or both. Default: {LINK_THRESHOLD}.",
     ),
 ]
 
@@ -82,20 +82,24 @@ def command(
         typer.Option(help="How links of both runs are joined; Koehn's grow-diag if left out."),
     ] = None,
     extract: Annotated[
-        Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
+        Extract,
+        typer.Option(help="A target word's links: its greatest weight, all weights from --threshold on, or both."),
     ] = Extract.argmax,
     threshold: ThresholdOption = None,
     shift: Annotated[
         str,
         typer.Option(
-            help="Take each weight from k steps later: a number, or auto, the k with which both runs agree best."
+            help="For step t use the weights of step t + k; k is a number, or auto, where both runs agree best."
         ),
     ] = "0",
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
     ] = 0.0,
     units: Annotated[
-        Unit, typer.Option(help="Words between spaces or characters; auto decides by the run's languages.")
+        Unit,
+        typer.Option(
+            help="What is aligned: words, which spaces separate, or characters; auto decides by the languages."
+        ),
     ] = Unit.auto,
     level: Annotated[Level, typer.Option(help="Links of words, of pieces, or both (json, npz).")] = Level.words,
     format: Annotated[Format, typer.Option(help="Links, full matrices, heat maps, or a page.")] = Format.pharaoh,

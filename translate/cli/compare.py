@@ -21,8 +21,12 @@ def command(
         list[Path], typer.Argument(metavar="BASELINE SYSTEM…", help="Runs, or files of translations; at least two.")
     ],
     split: Annotated[str, typer.Option(help="Part of the runs' own data: test or valid.")] = "test",
-    source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
-    reference: Annotated[list[Path] | None, typer.Option(help="A file of reference translations. Repeatable.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Translate this file instead of the runs' own data; needs --reference.")
+    ] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.")
+    ] = None,
     tokenize: TokenizeOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; all if left out.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = RESAMPLES,
@@ -32,7 +36,7 @@ def command(
     plugin: PluginOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Test whether systems differ significantly from the baseline, the first one, by sacreBLEU's two paired tests."""
+    """Test if systems differ significantly from the first one, the baseline, by sacreBLEU's two paired tests."""
     import json
 
     from translate.errors import UserError

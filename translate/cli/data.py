@@ -30,15 +30,19 @@ SourceLang = Annotated[str, typer.Option(help="Column of the source in .jsonl an
 TargetLang = Annotated[str, typer.Option(help="Column of the target.")]
 HeldOutFiles = Annotated[
     list[Path] | None,
-    typer.Option("--held-out", help="A file of held-out source sentences, to be found in training. Repeatable."),
+    typer.Option(
+        "--held-out",
+        help="A file of validation or test sources; training pairs that hold one of them are at fault. Repeatable.",
+    ),
 ]
 RULES = (  # as in translate.text.clean, which loads too slowly for a help text
     "They are: empty-side, no-letters, too-long, length-ratio, identical-sides, wrong-script, mojibake, duplicate, "
     "held-out, control-characters."
 )
-MaxWords = Annotated[int, typer.Option(min=0, help="Most words of a side; 0 means no limit.")]
+MaxWords = Annotated[int, typer.Option(min=0, help="Maximum number of words of a side; 0 means no limit.")]
 MaxRatio = Annotated[
-    float, typer.Option(min=0, help="Greatest ratio of the lengths, relative to the corpus's own; 0 means no limit.")
+    float,
+    typer.Option(min=0, help="Maximum ratio of the lengths, divided by the corpus's usual ratio; 0 means no limit."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -135,7 +139,9 @@ def fetch(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to put the files.")],
     source_lang: Annotated[str | None, typer.Option(help="Source language; the corpus's first if left out.")] = None,
     target_lang: Annotated[str | None, typer.Option(help="Target language; the corpus's second if left out.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Most pairs of each split; the rest is not read.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of pairs per split; the rest is not read.")
+    ] = None,
     mirror: Annotated[
         Path | None, typer.Option(help="A copy of the data set on this machine, to read instead.")
     ] = None,

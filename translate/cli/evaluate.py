@@ -33,9 +33,11 @@ def command(
     split: Annotated[
         str | None, typer.Option(help="Part of the run's own data: test or valid; test if left out.")
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="A file to translate instead.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Translate this file instead of the run's own data; needs --reference.")
+    ] = None,
     reference: Annotated[
-        list[Path] | None, typer.Option(help="A file of its reference translations. Repeatable.")
+        list[Path] | None, typer.Option(help="Reference translations of --source. Repeatable.")
     ] = None,
     min_words: Annotated[int, typer.Option(min=0, help="Leave out sources with fewer words.")] = 0,
     tokenize: TokenizeOption = None,

@@ -43,23 +43,27 @@ def command(
     ] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
     links: Annotated[
-        Path | None, typer.Option(help="Links of the text by another aligner; those of both runs if left out.")
+        Path | None,
+        typer.Option(help="Word links of this text by another aligner. Default: the links of both runs' attention."),
     ] = None,
     lexicon: Annotated[
         bool | None,
         typer.Option(
             "--lexicon/--no-lexicon",
-            help="Learn a lexicon from the text first and use it in the runs' links; not with --links.",
+            help="Learn a word lexicon from the text first and weigh attention by it. On unless --links is given.",
         ),
     ] = None,
     symmetrize: Annotated[Symmetrize, typer.Option(help="How links of both runs are joined.")] = DEFAULT_SYMMETRIZE,
     extract: Annotated[
-        Extract, typer.Option(help="A word's greatest weight, all weights above --threshold, or both.")
+        Extract,
+        typer.Option(help="A target word's links: its greatest weight, all weights from --threshold on, or both."),
     ] = Extract.argmax,
     threshold: ThresholdOption = None,
     shift: Annotated[
         str,
-        typer.Option(help="Use the attention of step t + k for step t; auto: the k with which the runs agree best."),
+        typer.Option(
+            help="For step t use the attention of step t + k; k is a number, or auto, where both runs agree best."
+        ),
     ] = "auto",
     diagonal: Annotated[
         float, typer.Option(min=0.0, help="Prefer links near the diagonal; 0 is off, 4 is strong.")
@@ -70,16 +74,20 @@ def command(
         typer.Option(min=0.0, help="Weight of words without a link. Default: 0, or 0.5 with --links."),
     ] = None,
     width: Annotated[int, typer.Option(min=1, help="Width of a head.")] = HEAD_WIDTH,
-    steps: Annotated[int, typer.Option(min=1, help="Most updates per round.")] = HEAD_STEPS,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Most minutes of all rounds.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Maximum number of updates per round.")] = HEAD_STEPS,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Time limit of all rounds together, in minutes.")
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rounds; from the second on, heads learn the links of the one before. Default: 2, or 1 with --links.",
+            help="Number of rounds; a later round learns the links of the round before. Default: 2, or 1 with --links.",
         ),
     ] = None,
-    pairs: Annotated[int, typer.Option(min=1, help="Most pairs to learn from, drawn by the seed.")] = HEAD_PAIRS,
+    pairs: Annotated[
+        int, typer.Option(min=1, help="Maximum number of pairs to learn from, drawn by the seed.")
+    ] = HEAD_PAIRS,
     batch_tokens: Annotated[
         int, typer.Option(min=1, help="Positions of a batch, padding included.")
     ] = HEAD_BATCH_TOKENS,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, as `translate train` made it.")]
 BeamOption = Annotated[
-    int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy. The run's setting if left out.")
+    int | None, typer.Option(min=1, help="Beam size; 1 is greedy search. Default: the run's setting.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 SetOption = Annotated[
@@ -39,7 +39,7 @@ PluginOption = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=_load_plugins,
-        help="A Python file that adds your own members to the zoo. Repeatable.",
+        help="A Python file with encoders, decoders, scores … of your own. Repeatable.",
     ),
 ]
 

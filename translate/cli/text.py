@@ -54,7 +54,10 @@ def command(
         bool, typer.Option("--keep-entities", help="Copy e-mail addresses, URLs and numbers unchanged.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Continue after the last line of --output.")] = False,
+    append: Annotated[
+        bool,
+        typer.Option("--append", help="Resume: skip the lines that --output has translations of, and add the rest."),
+    ] = False,
     settings: SetOption = None,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 def check_data(data: DataConfig) -> None:
     if not data.train_stems or len(set(data.train_stems)) < len(data.train_stems):
-        raise ValueError("train must name at least one corpus, and none twice; weights say how often each is seen")
+        raise ValueError(
+            "train must name at least one corpus, and each only once; to see a corpus more often, set data.weights"
+        )
     if data.weights is not None and len(data.weights) != len(data.train_stems):
         raise ValueError(f"{len(data.weights)} weights for {len(data.train_stems)} corpora in train; give one for each")
     if data.columns[0] == data.columns[1]:
@@ -41,7 +43,7 @@ def check_tokenizer(tokenizer: TokenizerConfig) -> None:
 
 def check_encoder(encoder: EncoderConfig) -> None:
     if encoder.residual and encoder.layers == 1:
-        raise ValueError("residual = true adds what a layer reads to what the layer below wrote; set layers >= 2")
+        raise ValueError("residual = true has an effect from the second layer on; set layers >= 2")
 
 
 def check_attention(attention: AttentionConfig) -> None:

@@ -223,12 +223,12 @@ class Trainer:
         lines = np.concatenate([self.inputs.train.lines[batch.rows] for batch in batches])
         shown = ", ".join(map(str, sorted(lines.tolist())[:20])) + (" …" if len(lines) > 20 else "")
         message = (
-            f"update {self.progress.step + 1}: loss {loss}, gradient norm {norm}: left out. "
-            f"The batch holds these lines of the training data: {shown}."
+            f"update {self.progress.step + 1} was skipped: loss {loss}, gradient norm {norm}. "
+            f"Its batch holds these lines of the training data: {shown}."
         )
         if self.progress.skipped_in_a_row >= MOST_SKIPPED:
             raise NumericalError(
-                f"{message} {MOST_SKIPPED} updates in a row were left out. Lower train.learning_rate or train.clip, "
+                f"{message} {MOST_SKIPPED} updates in a row were skipped. Lower train.learning_rate or train.clip, "
                 "or use train.precision=fp32, and continue from the last checkpoint with --resume."
             )
         self.reporter.say(f"Warning: {message}")
