@@ -77,7 +77,7 @@ def test_other_weights_make_another_run(two: Path, tmp_path: Path) -> None:
     [
         (("data.weights=[1,2]",), "2 weights for 1 corpora"),
         ((TWO, "data.weights=[1]"), "1 weights for 2 corpora"),
-        (('data.train=["train","train"]',), "none twice"),
+        (('data.train=["train","train"]',), "each only once"),
         (("data.train=[]",), "at least one corpus"),
         ((TWO, "data.weights=[1,0]"), "greater than 0"),
         (("data.columns=[2,2]",), "two different numbers"),
