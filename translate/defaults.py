@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LINK_THRESHOLD = 0.3  # the least weight of a link, where links are made by a threshold
 MAX_WORDS, MAX_RATIO = 250, 3.0  # of a pair that counts as clean
+TRIALS = 10_000  # of approximate randomisation
 RESAMPLES = 1000  # of a bootstrap over sentences
 
 # Alignment heads; a round's length in updates, then how its links are made and weighed.

@@ -10,7 +10,7 @@ import typer
 
 from translate.cli.evaluate import NAMES, TokenizeOption
 from translate.cli.options import DeviceOption, PluginOption
-from translate.defaults import RESAMPLES
+from translate.defaults import RESAMPLES, TRIALS
 
 if TYPE_CHECKING:
     from translate.evaluation.compare import Comparison
@@ -30,7 +30,7 @@ def command(
     tokenize: TokenizeOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="bleu, chrf, chrf++ or ter; all if left out.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = RESAMPLES,
-    trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = 10_000,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of approximate randomisation.")] = TRIALS,
     changed: Annotated[int, typer.Option(min=0, help="How many of the most changed sentences to show.")] = 5,
     device: DeviceOption = "auto",
     plugin: PluginOption = None,

@@ -8,11 +8,10 @@ from typing import Any
 
 from sacrebleu.significance import PairedTest
 
-from translate.defaults import RESAMPLES
+from translate.defaults import RESAMPLES, TRIALS
 from translate.errors import UserError
 from translate.evaluation.metrics import MetricSettings, build_metrics, check_counts, sentence_scores
 
-TRIALS = 10_000
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 
 
